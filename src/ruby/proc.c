@@ -11,6 +11,7 @@
 #include "ruby/proc.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
@@ -22,6 +23,7 @@
 #include "agent/abi.h"
 #include "base/buf.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/err.h"
 #include "base/proc.h"
 #include "ruby/native.h"
@@ -375,8 +377,86 @@ static int by_pid(const void *a, const void *b)
 	return ((const struct rut_ruby_proc *)a)->pid - ((const struct rut_ruby_proc *)b)->pid;
 }
 
+/*
+ * What was no Ruby when the processes were listed last. A session looks for new ones every second:
+ * to read the mappings of all others each time takes a percent of a CPU.
+ */
+struct other {
+	pid_t pid;
+	dev_t dev; /* of its program; 0: a thread of the kernel */
+	ino_t ino;
+	uint64_t until_ms; /* not inspected until then; 0: seen once, it may be loading libruby */
+};
+
+#define OTHER_MS 10000 /* after that it may have loaded libruby */
+
+static struct {
+	struct other *v; /* by PID */
+	size_t count;
+} others;
+
+static int by_other_pid(const void *a, const void *b)
+{
+	return ((const struct other *)a)->pid - ((const struct other *)b)->pid;
+}
+
+/* Which program it executes; false: that cannot be seen. */
+static bool identify(pid_t pid, struct other *ret)
+{
+	struct stat st = {0};
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/exe", pid);
+	if (stat(path, &st) < 0 && errno != ENOENT)
+		return false;
+	*ret = (struct other){.pid = pid, .dev = st.st_dev, .ino = st.st_ino};
+	return true;
+}
+
+/* What it was the last time; NULL: it was none of these. */
+static const struct other *find_other(const struct other *o)
+{
+	const struct other *was =
+		others.count ? bsearch(o, others.v, others.count, sizeof(*o), by_other_pid) : NULL;
+
+	return was && was->dev == o->dev && was->ino == o->ino ? was : NULL;
+}
+
+/* Reads a process. 0, or less: it is none of Ruby, and `next` remembers that. */
+static int read_one(struct rut_ruby_proc *ret, pid_t pid, struct rut_buf *next)
+{
+	uint64_t now_ms = rut_now_ms();
+	const struct other *was;
+	struct other o;
+	int rc;
+
+	if (!identify(pid, &o))
+		return rut_ruby_proc_read(ret, pid, NULL);
+	was = find_other(&o);
+	if (was && was->until_ms > now_ms) {
+		rut_buf_add(next, was, sizeof(*was));
+		return -ENOEXEC;
+	}
+	rc = rut_ruby_proc_read(ret, pid, NULL);
+	o.until_ms = was ? now_ms + OTHER_MS : 0;
+	if (rc == -ENOEXEC)
+		rut_buf_add(next, &o, sizeof(o));
+	return rc;
+}
+
+/* Without memory all are inspected again. */
+static void remember(struct rut_buf *next)
+{
+	free(others.v);
+	others.count = next->failed ? 0 : next->len / sizeof(struct other);
+	others.v = others.count ? (struct other *)(void *)rut_buf_take(next) : NULL;
+	if (others.count)
+		qsort(others.v, others.count, sizeof(*others.v), by_other_pid);
+}
+
 int rut_ruby_procs_list(struct rut_ruby_procs *ret, struct rut_err *err)
 {
+	_cleanup_buf_ struct rut_buf next = RUT_BUF_INIT;
 	struct rut_ruby_procs ps = {0};
 	struct dirent *e;
 	DIR *dir = opendir("/proc");
@@ -387,7 +467,7 @@ int rut_ruby_procs_list(struct rut_ruby_procs *ret, struct rut_err *err)
 		struct rut_ruby_proc p, *more;
 		pid_t pid = atoi(e->d_name);
 
-		if (pid <= 0 || rut_ruby_proc_read(&p, pid, NULL) < 0)
+		if (pid <= 0 || read_one(&p, pid, &next) < 0)
 			continue;
 		more = reallocarray(ps.procs, ps.count + 1, sizeof(*more));
 		if (!more) {
@@ -400,6 +480,7 @@ int rut_ruby_procs_list(struct rut_ruby_procs *ret, struct rut_err *err)
 		ps.procs[ps.count++] = p;
 	}
 	closedir(dir);
+	remember(&next);
 	if (ps.count)
 		qsort(ps.procs, ps.count, sizeof(*ps.procs), by_pid);
 	find_masters(&ps);

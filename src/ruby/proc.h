@@ -80,7 +80,10 @@ struct rut_ruby_procs {
 	size_t count;
 };
 
-/* Every Ruby process that can be seen, by PID. */
+/*
+ * Every Ruby process that can be seen, by PID. When it is called again and again, a process that
+ * was none of Ruby and executes the same file is inspected every 10 s only. For one thread.
+ */
 int rut_ruby_procs_list(struct rut_ruby_procs *ret, struct rut_err *err);
 void rut_ruby_procs_fini(struct rut_ruby_procs *ps);
 

@@ -290,6 +290,52 @@ static void test_parents_do_not_trace(void **state)
 	waitpid(pid, NULL, 0);
 }
 
+static bool is_listed(pid_t pid)
+{
+	struct rut_ruby_procs ps;
+	bool found = false;
+
+	assert_int_equal(rut_ruby_procs_list(&ps, NULL), 0);
+	for (size_t i = 0; i < ps.count; i++)
+		found |= ps.procs[i].pid == pid;
+	rut_ruby_procs_fini(&ps);
+	return found;
+}
+
+/* What was no Ruby is not inspected again, until it executes another program. */
+static void test_a_shell_becomes_ruby(void **state)
+{
+	int in[2], out[2];
+	char byte;
+	pid_t pid;
+
+	assert_int_equal(pipe2(in, O_CLOEXEC), 0);
+	assert_int_equal(pipe2(out, O_CLOEXEC), 0);
+	pid = fork();
+	if (!pid) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		dup2(in[0], 0);
+		dup2(out[1], 1);
+		execl("/bin/sh", "sh", "-c",
+		      "echo; read go; exec ruby --disable-gems -e '$stdout.syswrite(1); sleep'",
+		      NULL);
+		_exit(127);
+	}
+	close(out[1]);
+	assert_int_equal(read(out[0], &byte, 1), 1);
+	for (int i = 0; i < 3; i++)
+		assert_false(is_listed(pid));
+	assert_int_equal(write(in[1], "\n", 1), 1);
+	assert_int_equal(read(out[0], &byte, 1), 1);
+	assert_true(is_listed(pid));
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	assert_false(is_listed(pid));
+	close(in[0]);
+	close(in[1]);
+	close(out[0]);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -302,6 +348,7 @@ int main(void)
 		cmocka_unit_test(test_names_that_match),
 		cmocka_unit_test(test_seccomp_agrees_with_the_kernel),
 		cmocka_unit_test(test_parents_do_not_trace),
+		cmocka_unit_test(test_a_shell_becomes_ruby),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
