@@ -245,7 +245,7 @@ static int next_chunk(struct rut_sender *s, struct rut_chunk *c, struct rut_err 
 	return !next;
 }
 
-/* Returns the bytes moved, -errno, or -ESHUTDOWN when all is done. */
+/* Returns the bytes moved, or -errno. Sets `ended` when all is done. */
 static int64_t round_trip(struct rut_sender *s, struct rut_err *err)
 {
 	struct batch b = {0};
@@ -260,8 +260,10 @@ static int64_t round_trip(struct rut_sender *s, struct rut_err *err)
 	clear = closed && c->cleared && c->next;
 	complete_ns = s->complete_ns;
 	pthread_mutex_unlock(&s->lock);
-	if (!c)
-		return s->ending ? -ESHUTDOWN : 0;
+	if (!c) {
+		s->ended = s->ending;
+		return 0;
+	}
 	if (clear) {
 		rc = clear_chunk(s, c, err);
 		return rc ? rc : 1;
@@ -280,7 +282,8 @@ static int64_t round_trip(struct rut_sender *s, struct rut_err *err)
 	/* More may have come before it was closed: only a round that found nothing ends it. */
 	if (closed && !b.bytes)
 		rc = next_chunk(s, c, err);
-	return rc == 1 ? -ESHUTDOWN : rc < 0 ? rc : (int64_t)b.bytes + closed;
+	s->ended = rc == 1;
+	return rc < 0 ? rc : (int64_t)b.bytes + closed;
 }
 
 static void wait_for_work(struct rut_sender *s, uint64_t ns)
@@ -322,10 +325,8 @@ void *rut_sender_run(void *sender)
 			continue;
 		}
 		rc = round_trip(s, &err);
-		if (rc == -ESHUTDOWN) {
-			s->ended = true;
+		if (s->ended)
 			break;
-		}
 		if (rc < 0)
 			disconnect(s, &err);
 		else if (!rc)

@@ -35,10 +35,14 @@ static int broken(const struct rut_relay *r, int rc, struct rut_err *err)
 		       : rut_err_errno(err, -rc, "the connection to the collector broke");
 }
 
+/* The peer's number is for the reader: no value of it may look like success, or like our own. */
 static int refused(const char *what, uint32_t status, struct rut_err *err)
 {
-	if ((status & 0xffff0000) == RUT_RELAY_ERRNO)
-		return rut_err_errno(err, (int)(status & 0xffff), "the collector refused %s", what);
+	const int number = (int)(status & 0xffff);
+
+	if ((status & 0xffff0000) == RUT_RELAY_ERRNO && number)
+		return rut_err_set(err, EPROTO, "the collector refused %s: %s", what,
+				   strerror(number));
 	return rut_err_set(err, EPROTO, "the collector refused %s (status %u)", what, status);
 }
 
