@@ -119,6 +119,8 @@ static int init(struct rut_instance *inst)
 	struct diff *d = (struct diff *)inst;
 	struct rut_diff *sides = inst->run->conf->own;
 
+	if (sides->n >= 2)
+		return -EINVAL; /* a third side */
 	d->base.fn = on_sample;
 	sides->sides[sides->n].begin_ns = inst->begin_ns;
 	return rut_an_sampler_init(&d->base);

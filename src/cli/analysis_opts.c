@@ -316,7 +316,7 @@ int rut_cli_analysis_fail(const struct rut_analysis_args *a, const struct rut_er
 {
 	struct rut_buf b = RUT_BUF_INIT;
 
-	if (!a->conf.mi)
+	if (!a->conf.mi || a->sink)
 		return rut_cli_fail(a->cmd, err);
 	rut_an_json_str(&b, err->msg);
 	printf("{\"error-message\": %s}\n", b.data ? b.data : "\"\"");
@@ -332,7 +332,7 @@ int rut_cli_analysis_usage(const struct rut_analysis_args *a, const char *fmt, .
 	va_start(ap, fmt);
 	vsnprintf(err.msg, sizeof(err.msg), fmt, ap);
 	va_end(ap);
-	if (!a->conf.mi)
+	if (!a->conf.mi || a->sink)
 		return rut_cli_usage_error(a->cmd, "%s", err.msg);
 	rut_cli_analysis_fail(a, &err);
 	return RUT_EXIT_USAGE;

@@ -555,6 +555,17 @@ static int fail(const struct pass *p, const struct rut_err *err)
 	return rut_cli_analysis_fail(p->args, err);
 }
 
+/* Not those that compare by themselves, or whose report is not printed. */
+static bool can_compare_hosts(const struct rut_analysis_args *a)
+{
+	const struct rut_opt *o;
+
+	for (size_t i = 0; (o = rut_cli_cmd_opt(a->cmd, i)); i++)
+		if (o->id == OPT_HOSTS)
+			return !a->sink;
+	return false;
+}
+
 /* Traces that are stored on NATS: those of several hosts are compared, as with --hosts. */
 static int run_stored(struct rut_analysis_args *a, const struct rut_analysis *const *analyses,
 		      size_t n)
@@ -566,6 +577,9 @@ static int run_stored(struct rut_analysis_args *a, const struct rut_analysis *co
 
 	if (a->n_paths != 1 || a->follow)
 		return rut_cli_analysis_usage(a, "a source on NATS stands alone, without --follow");
+	if (!can_compare_hosts(a) && !rut_cli_nats_source_is_one(given))
+		return rut_cli_analysis_usage(
+			a, "this verb reads one host: nats://SERVER/STREAM/HOST");
 	if (rut_cli_nats_source_open(&source, given, &err)) {
 		rc = rut_cli_analysis_fail(a, &err);
 	} else {
@@ -585,6 +599,10 @@ int rut_cli_analysis_run(struct rut_analysis_args *a, const struct rut_analysis 
 	struct rut_err err = RUT_ERR_INIT;
 	int rc = RUT_EXIT_OK;
 
+	if (a->hosts && !can_compare_hosts(a))
+		return rut_cli_analysis_usage(
+			a, "--hosts prints a comparison, which cannot be exported: "
+			   "export one host after the other");
 	if (a->n_paths && rut_nats_url_is(a->paths[0]))
 		return run_stored(a, analyses, n);
 	if (a->merge && !a->hosts)

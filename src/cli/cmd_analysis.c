@@ -21,10 +21,12 @@
 #include "base/log.h"
 #include "cli/analysis_opts.h"
 #include "cli/analysis_run.h"
+#include "cli/nats_source.h"
 #include "cli/report.h"
 #include "cli/trace_open.h"
 #include "cli/verbs.h"
 #include "rut_config.h"
+#include "stream/nats_url.h"
 
 struct verb {
 	const char *name;
@@ -142,6 +144,10 @@ static int check_diff(const struct rut_analysis_args *a, const struct rut_diff *
 		return rut_cli_analysis_usage(
 			a,
 			"diff compares two intervals: no --refresh, --period, --follow or --hosts");
+	for (size_t i = 0; i < a->n_paths; i++)
+		if (rut_nats_url_is(a->paths[i]) && !rut_cli_nats_source_is_one(a->paths[i]))
+			return rut_cli_analysis_usage(
+				a, "diff reads one host a side: nats://SERVER/STREAM/HOST");
 	return -1;
 }
 

@@ -105,6 +105,15 @@ static int parse(const char *url, struct rut_nats_read_conf *conf, char *copy, s
 	return rut_nats_url_parse(copy, &conf->url, err);
 }
 
+bool rut_cli_nats_source_is_one(const char *url)
+{
+	struct rut_nats_read_conf conf = {0};
+	struct rut_err err = RUT_ERR_INIT;
+	_cleanup_free_ char *copy = strdup(url);
+
+	return copy && !parse(url, &conf, copy, &err) && !is_glob(conf.hosts);
+}
+
 int rut_cli_nats_source_open(struct rut_nats_source *s, const char *url, struct rut_err *err)
 {
 	struct rut_nats_read_conf conf = {.free_bytes = FREE_BYTES};

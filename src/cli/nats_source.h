@@ -18,6 +18,9 @@ struct rut_nats_source {
 	int alive; /* closed when we end */
 };
 
+/* Does `url` name one host, and no glob? */
+bool rut_cli_nats_source_is_one(const char *url);
+
 /*
  * `url`: nats://HOST[:PORT][,HOST...]/STREAM/HOST[/SESSION], where the last two may be globs.
  * Returns 0 or -errno; rut_cli_nats_source_fini() in either case.

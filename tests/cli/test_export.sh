@@ -111,6 +111,16 @@ test_mistakes() {
   bad "'view' is not an analysis" export --to otlp view "$TRACE"
   bad 'which trace?' export --to otlp cputop
   bad 'which analysis?' serve-metrics
+  bad 'which cannot be exported' export --to otlp cputop --hosts .
+  # Refused before anything is read: nothing answers at these places.
+  one='this verb reads one host: nats://SERVER/STREAM/HOST'
+  bad "$one" export --to otlp cputop nats://127.0.0.1:1/T
+  bad "$one" export --to otlp cputop 'nats://127.0.0.1:1/T/web*'
+  bad "$one" series nats://127.0.0.1:1/T
+  bad "$one" series 'nats://127.0.0.1:1/T/web[12]/s'
+  bad 'diff reads one host a side' diff "$TRACE" 'nats://127.0.0.1:1/T/web*'
+  bad 'diff reads one host a side' diff nats://127.0.0.1:1/T "$TRACE"
+  bad 'cannot connect' series nats://127.0.0.1:1/T/web1
 }
 
 t_case "the values are those of LAMI" test_values
