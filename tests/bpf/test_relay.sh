@@ -669,7 +669,7 @@ test_tls_refused() {
   refused revoked 'refuses our certificate'
   refused stranger 'refuses our certificate'
   # A certificate is good for its own host only.
-  "$RUTILE" record --to "relays://127.0.0.1:$p/no" --tls pki/other -e syscall:getpgid -- true 2>err
+  not "$RUTILE" record --to "relays://127.0.0.1:$p/no" --tls pki/other -e syscall:getpgid -- true 2>err
   grep -q 'refused the session' err
   # Without TLS, to a receiver that wants it, and the other way round.
   not "$RUTILE" record --to "relay://127.0.0.1:$p/no" -- touch ran 2>err
