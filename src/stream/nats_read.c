@@ -136,10 +136,9 @@ static int add_name(struct names *names, const char *text, size_t len)
 	return more[names->n] ? (names->n++, 0) : -ENOMEM;
 }
 
-/* One subject of the server's list, up to its quotation mark. */
-static int take_subject(struct reader *r, const char *text)
+/* One subject of the server's list. */
+static int take_subject(struct reader *r, const char *text, size_t len)
 {
-	const size_t len = strcspn(text, "\"");
 	const char *host = text + strlen(RUT_NATS_PREFIX) + 1, *session, *end;
 	struct rut_nats_subject to;
 	char subject[SUBJECT_MAX];
@@ -151,37 +150,114 @@ static int take_subject(struct reader *r, const char *text)
 	if (rut_nats_subject_get(subject, &to) || !rut_glob_string(r->conf->hosts, to.host) ||
 	    !rut_glob_string(r->conf->sessions, to.session))
 		return 0;
+	len -= (size_t)(host - text);
 	session = memchr(host, '.', len);
-	end = session ? memchr(session + 1, '.', len) : NULL;
+	end = session ? memchr(session + 1, '.', len - (size_t)(session + 1 - host)) : NULL;
 	return end ? add_name(&r->sessions, host, (size_t)(end - host)) : 0;
 }
 
-/* The numbers of the first and last message, and whose traces they are. */
-static int look(struct reader *r, struct rut_err *err)
+/* Those of a reply, "SUBJECT":MESSAGES each. Returns how many, or -errno. */
+static int64_t take_subjects(struct reader *r, const char *json)
 {
+	const char *p = value_of(json, "\"subjects\":{");
+	int64_t n = 0;
+
+	for (; p && *p == '"'; n++) {
+		const char *end = p + 1;
+		int rc;
+
+		while (*end && *end != '"')
+			end += *end == '\\' && end[1] ? 2 : 1;
+		rc = take_subject(r, p + 1, (size_t)(end - p - 1));
+		if (rc)
+			return rc;
+		p = end + strcspn(end, ",}");
+		p += *p == ',';
+	}
+	return n;
+}
+
+static void put_token(struct rut_buf *b, const char *glob)
+{
+	if (strpbrk(glob, "*?[\\"))
+		rut_buf_printf(b, ".*");
+	else
+		rut_nats_token_put(b, glob);
+}
+
+/* The server lists so many subjects at a time: those from `offset` on. Returns 0, or -errno. */
+static int ask_subjects(struct reader *r, uint64_t offset, natsMsg **ret, struct rut_err *err)
+{
+	_cleanup_buf_ struct rut_buf b = RUT_BUF_INIT;
+
+	rut_buf_printf(&b, "{\"offset\":%" PRIu64 ",\"subjects_filter\":\"" RUT_NATS_PREFIX,
+		       offset);
+	put_token(&b, r->conf->hosts);
+	put_token(&b, r->conf->sessions);
+	rut_buf_printf(&b, ".>\"}");
+	return b.failed ? rut_err_set(err, ENOMEM, "out of memory")
+			: ask(r, "INFO", b.data, ret, err);
+}
+
+/* The numbers of the first and last message. */
+static int take_range(struct reader *r, const char *json, struct rut_err *err)
+{
+	const char *first = value_of(json, "\"first_seq\":"),
+		   *last = value_of(json, "\"last_seq\":");
+
+	if (!first || !last)
+		return rut_err_set(err, EPROTO, "the server does not describe the stream");
+	r->first = strtoull(first, NULL, 10);
+	r->last = strtoull(last, NULL, 10);
+	return 0;
+}
+
+/*
+ * Takes one reply's subjects and counts them in *listed; *total: how many there are. One that is
+ * gone meanwhile moves the others, so that some may be missed.
+ */
+static int look_on(struct reader *r, uint64_t *listed, uint64_t *total, struct rut_err *err)
+{
+	const uint64_t before = *total;
 	natsMsg *msg = NULL;
-	const char *json, *first, *last;
-	int rc = ask(r, "INFO", "{\"subjects_filter\":\"" RUT_NATS_PREFIX ".>\"}", &msg, err);
+	const char *json, *text;
+	int64_t n = 0;
+	int rc = ask_subjects(r, *listed, &msg, err);
 
 	if (rc)
 		return rc;
 	json = rut_nats.natsMsg_GetData(msg);
 	rc = refused(r, json, err);
-	first = value_of(json, "\"first_seq\":");
-	last = value_of(json, "\"last_seq\":");
 	if (rc == 404)
 		rc = rut_err_set(err, ENOENT, "there is no stream '%s'", r->conf->url.stream);
-	else if (!rc && (!first || !last))
-		rc = rut_err_set(err, EPROTO, "the server does not describe the stream");
-	if (!rc) {
-		r->first = strtoull(first, NULL, 10);
-		r->last = strtoull(last, NULL, 10);
-	}
-	for (const char *p = rc ? NULL : strstr(json, "\"" RUT_NATS_PREFIX "."); p && !rc;
-	     p = strstr(p + 1, "\"" RUT_NATS_PREFIX "."))
-		rc = take_subject(r, p + 1);
+	if (!rc && !*listed)
+		rc = take_range(r, json, err);
+	if (!rc)
+		n = take_subjects(r, json);
+	if (n < 0)
+		rc = rut_err_errno(err, (int)-n, "cannot list the hosts");
+	text = value_of(json, "\"total\":");
+	*listed += n > 0 ? (uint64_t)n : 0;
+	*total = text ? strtoull(text, NULL, 10) : *listed;
 	rut_nats.natsMsg_Destroy(msg);
-	return rc && !err->code ? rut_err_errno(err, -rc, "cannot list the hosts") : rc;
+	if (!rc && (*total < before || (!n && *listed < *total)))
+		rc = rut_err_set(err, EAGAIN,
+				 "the server lists %" PRIu64 " of %" PRIu64
+				 " subjects of the stream '%s', which changes meanwhile: try again",
+				 *listed, before > *total ? before : *total, r->conf->url.stream);
+	return rc;
+}
+
+/* The numbers of the first and last message, and whose traces they are. */
+static int look(struct reader *r, struct rut_err *err)
+{
+	uint64_t listed = 0, total = 0;
+	int rc;
+
+	do
+		rc = look_on(r, &listed, &total, err);
+	while (!rc && listed < total);
+	return rc;
 }
 
 /* ---- Messages ---- */

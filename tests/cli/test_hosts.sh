@@ -325,7 +325,24 @@ test_nats() {
   end_nats
 }
 
+# The server lists 100,000 subjects at a time, in their order: that of the host that is wanted is behind them.
+test_nats_many() {
+  host web1 20 100
+  host web2 80 100
+  nats
+  python3 "$SRC/tests/cli/nats_publish.py" "$p" TRACES hosts/*
+  python3 "$SRC/tests/cli/nats_many.py" "$p" aaa 100010
+  mkdir tmp
+  export TMPDIR=$PWD/tmp
+  url=nats://127.0.0.1:$p/TRACES
+  run cputop --hosts "$url/w*" | diff <(run cputop --hosts hosts) -
+  run cputop "$url/web2" | diff <(run cputop hosts/web2) -
+  run cputop "$url/web2/[r-t]" | diff <(run cputop hosts/web2) -
+  end_nats
+}
+
 t_case "hosts of a stream of NATS are read where they are" test_nats
+t_case "the same behind more subjects than the server lists at a time" test_nats_many
 t_case "hosts are compared, and who stands out is named" test_compare
 t_case "one table of all hosts" test_merge
 t_case "priorities and names of threads are rows, events and distributions are left out" test_rows
