@@ -235,15 +235,25 @@ static void clear_rings(struct rut_recorder *r)
 	}
 }
 
+static int process_ended(const char *name, struct rut_err *err)
+{
+	return rut_err_set(err, ESRCH, "the process of session '%s' has ended", name);
+}
+
 static int clear_collector(struct rut_session_meta *m, const char *name, struct rut_err *err)
 {
 	uint32_t wanted = __atomic_add_fetch(&m->clear_wanted, 1, __ATOMIC_ACQ_REL);
 
-	for (int i = 0; i < CLEAR_MS && rut_session_consumer_alive(m); i++) {
+	for (int i = 0; i < CLEAR_MS; i++) {
+		/* It may answer and end: so this comes first. */
+		const bool alive = rut_session_consumer_alive(m);
+
 		if (rut_session_reached(&m->clear_done, wanted))
 			return m->clear_rc ? rut_err_set(err, -m->clear_rc, "session '%s': %s",
 							 name, m->clear_error)
 					   : 0;
+		if (!alive)
+			return process_ended(name, err);
 		poll(NULL, 0, 1);
 	}
 	return rut_err_set(
@@ -266,8 +276,7 @@ int rut_session_clear(struct rut_recorder *r, struct rut_err *err)
 				   "session '%s' writes files: nothing stays in its buffers",
 				   r->conf.name);
 	if (!rut_session_consumer_alive(m))
-		return rut_err_set(err, ESRCH, "the process of session '%s' has ended",
-				   r->conf.name);
+		return process_ended(r->conf.name, err);
 	return clear_collector(m, r->conf.name, err);
 }
 
