@@ -78,7 +78,7 @@ int rut_events_open(struct rut_tracee *p, struct rut_err *err)
 	_cleanup_close_ int fd =
 		rut_target_open_shared(p->pid, slot->ring_fd, RUT_AGENT_RING_MEMFD);
 	struct rut_family *f = p->family;
-	uint64_t bytes = f->map->ring_bytes, off;
+	uint64_t bytes = __atomic_load_n(&f->map->ring_bytes, __ATOMIC_RELAXED), off;
 	bool shared = bytes && slot->ring_member == p->member;
 	struct stat st;
 

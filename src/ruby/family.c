@@ -72,8 +72,8 @@ static struct rut_family *find_family(struct rut_tracer *t, pid_t pid, int *fd, 
 	f->map = map;
 	f->ino = st.st_ino;
 	f->ring_fd = -1;
-	f->table_bytes = map->table_bytes;
-	f->members = map->members;
+	f->table_bytes = __atomic_load_n(&map->table_bytes, __ATOMIC_RELAXED);
+	f->members = __atomic_load_n(&map->members, __ATOMIC_RELAXED);
 	if (map->magic != RUT_FAMILY_MAGIC || map->abi != RUT_AGENT_ABI || !f->members ||
 	    f->members > RUT_FAMILY_MEMBERS || f->table_bytes < sizeof(struct rut_agent_table) ||
 	    f->table_bytes % 4096 || f->table_bytes > 1ull << 32 ||
@@ -117,7 +117,7 @@ int rut_family_join(struct rut_tracer *t, struct rut_tracee *p, struct rut_trace
 	struct rut_agent_slot *slot = &p->ctl->slots[p->slot];
 	_cleanup_close_ int fd =
 		rut_target_open_shared(p->pid, slot->table_fd, RUT_AGENT_TABLE_MEMFD);
-	uint32_t member = slot->member;
+	uint32_t member = __atomic_load_n(&slot->member, __ATOMIC_RELAXED);
 	struct rut_tracee *seen;
 	struct rut_family *f;
 	struct stat st;

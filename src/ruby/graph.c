@@ -226,7 +226,7 @@ int rut_graph_add(struct rut_heap_graph *g, const uint64_t *words, size_t count)
 	int rc = 0;
 
 	for (size_t i = 0; i < count && !rc; i++)
-		rc = add_word(g, words[i]);
+		rc = add_word(g, __atomic_load_n(&words[i], __ATOMIC_RELAXED));
 	return rc;
 }
 

@@ -55,9 +55,10 @@ size_t rut_tracer_heap_missing(const struct rut_tracer *t)
 /* What row `i` has beside it; NULL: the table is not what it should be. */
 static const struct rut_agent_heap *beside(const struct rut_tracee *p, uint32_t i)
 {
-	uint64_t at = p->table->extra_off + i * sizeof(struct rut_agent_heap);
+	const uint64_t off = __atomic_load_n(&p->table->extra_off, __ATOMIC_RELAXED);
+	uint64_t at = off + i * sizeof(struct rut_agent_heap);
 
-	if (!p->table->extra_off || at % 8 || at > p->table_bytes ||
+	if (!off || at % 8 || at > p->table_bytes ||
 	    p->table_bytes - at < sizeof(struct rut_agent_heap))
 		return NULL;
 	return (const void *)((const char *)p->table + at);

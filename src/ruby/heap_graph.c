@@ -52,17 +52,19 @@ int rut_tracer_graph_ask(struct rut_tracer *t, pid_t pid)
 static const uint64_t *ring_of(const struct rut_tracee *p)
 {
 	const struct rut_agent_graph *g = &p->table->graph;
+	/* The process may change it at any time: it is read once, then checked. */
+	const uint64_t off = __atomic_load_n(&g->off, __ATOMIC_RELAXED);
 	uint64_t bytes = RUT_GRAPH_WORDS * sizeof(uint64_t);
 
-	if (g->words != RUT_GRAPH_WORDS || g->off % 8 || g->off > p->table_bytes ||
-	    p->table_bytes - g->off < bytes)
+	if (g->words != RUT_GRAPH_WORDS || off % 8 || off > p->table_bytes ||
+	    p->table_bytes - off < bytes)
 		return NULL;
-	return (const uint64_t *)((const char *)p->table + g->off);
+	return (const uint64_t *)((const char *)p->table + off);
 }
 
 static int take(struct rut_tracee *p, const uint64_t *ring, struct rut_heap_graph *g)
 {
-	uint64_t tail = p->table->graph.tail;
+	uint64_t tail = __atomic_load_n(&p->table->graph.tail, __ATOMIC_RELAXED);
 	uint64_t head = __atomic_load_n(&p->table->graph.head, __ATOMIC_ACQUIRE);
 	int rc = 0;
 

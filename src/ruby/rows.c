@@ -82,9 +82,10 @@ static uint64_t to_ns(uint64_t ticks, double ns)
 
 static const struct rut_agent_buckets *buckets_at(const struct rut_tracee *p, uint32_t i)
 {
-	uint64_t at = p->table->extra_off + i * sizeof(struct rut_agent_buckets);
+	const uint64_t off = __atomic_load_n(&p->table->extra_off, __ATOMIC_RELAXED);
+	uint64_t at = off + i * sizeof(struct rut_agent_buckets);
 
-	if (!p->table->extra_off || at % 8 || at > p->table_bytes ||
+	if (!off || at % 8 || at > p->table_bytes ||
 	    p->table_bytes - at < sizeof(struct rut_agent_buckets))
 		return NULL;
 	return (const void *)((const char *)p->table + at);
@@ -111,7 +112,8 @@ static void fill_buckets(const struct rut_tracee *p, uint32_t i, double ns, stru
 /* The message beside row `i`; NULL: none, or it changes all the time. */
 static const char *message_of(struct rut_tracer *t, const struct rut_tracee *p, uint32_t i)
 {
-	uint64_t at = p->table->extra_off + i * sizeof(struct rut_agent_message);
+	uint64_t at = __atomic_load_n(&p->table->extra_off, __ATOMIC_RELAXED) +
+		      i * sizeof(struct rut_agent_message);
 	const struct rut_agent_message *m;
 	char text[sizeof(m->text)];
 
@@ -119,7 +121,8 @@ static const char *message_of(struct rut_tracer *t, const struct rut_tracee *p, 
 		return NULL;
 	m = (const void *)((const char *)p->table + at);
 	for (int tries = 0; tries < 100; tries++) {
-		uint32_t before = __atomic_load_n(&m->sequence, __ATOMIC_ACQUIRE), len = m->len;
+		uint32_t before = __atomic_load_n(&m->sequence, __ATOMIC_ACQUIRE);
+		uint32_t len = __atomic_load_n(&m->len, __ATOMIC_RELAXED);
 		int64_t id;
 
 		if (before & 1 || len > sizeof(text))

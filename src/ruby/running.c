@@ -222,6 +222,8 @@ static int take_picture(struct rut_tracee *t, struct picture *p)
 	struct rut_agent_stacks d = t->table->stacks;
 	int r;
 
+	/* The process may change it at any time: what is checked is the copy. */
+	__atomic_signal_fence(__ATOMIC_SEQ_CST);
 	*p = (struct picture){.now = rut_ruby_table_ticks(t)};
 	if (!is_sound(&d))
 		return -EPROTO;
@@ -266,7 +268,7 @@ static uint64_t since(uint64_t now, uint64_t begin)
 static void add(const struct rut_tracee *t, const struct picture *now, struct rut_agent_row *rows,
 		uint32_t count)
 {
-	uint64_t base = t->table->stacks.rows;
+	uint64_t base = __atomic_load_n(&t->table->stacks.rows, __ATOMIC_RELAXED);
 
 	for (uint32_t i = 0; i < now->stack_count; i++) {
 		const struct stack *st = &now->stacks[i];

@@ -12,11 +12,14 @@ const struct rut_agent_row *rut_ruby_table_row(const struct rut_tracee *p, uint3
 	return (const struct rut_agent_row *)((const char *)p->table + 4096) + i;
 }
 
-/* The layout is the ABI's, not what the target's memory says. */
+/*
+ * The layout is the ABI's, not what the target's memory says. What the target may change meanwhile
+ * is read once, by an atomic load, and then checked: the compiler may repeat others.
+ */
 uint32_t rut_ruby_table_count(const struct rut_tracee *p)
 {
 	uint32_t n = __atomic_load_n(&p->table->row_count, __ATOMIC_ACQUIRE);
-	uint64_t room = p->table->strs_off;
+	uint64_t room = __atomic_load_n(&p->table->strs_off, __ATOMIC_RELAXED);
 
 	if (room > p->table_bytes)
 		room = p->table_bytes;
@@ -26,7 +29,7 @@ uint32_t rut_ruby_table_count(const struct rut_tracee *p)
 
 const char *rut_ruby_table_string(struct rut_tracer *t, const struct rut_tracee *p, uint32_t off)
 {
-	uint64_t base = p->table->strs_off, at = base + off;
+	uint64_t base = __atomic_load_n(&p->table->strs_off, __ATOMIC_RELAXED), at = base + off;
 	const char *data;
 	uint32_t len;
 	int64_t id;

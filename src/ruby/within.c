@@ -22,7 +22,7 @@ void rut_within_send(struct rut_tracee *p, int map_fd)
 			     .msg_iovlen = 1,
 			     .msg_control = &control,
 			     .msg_controllen = sizeof(control)};
-	uint32_t number = p->table ? p->table->socket_fd : 0;
+	uint32_t number = p->table ? __atomic_load_n(&p->table->socket_fd, __ATOMIC_RELAXED) : 0;
 	_cleanup_close_ int fd = -1;
 	struct stat st;
 
