@@ -41,7 +41,8 @@ struct rut_within_method {
 
 /* A frame that adds to what the thread is in. */
 struct added {
-	const void *cfp;
+	const VALUE *cfp;
+	VALUE iseq;	 /* what it runs: another's, and the frame is over */
 	uint64_t before; /* the bits without it */
 };
 
@@ -382,16 +383,33 @@ static uint64_t enter(struct rut_session *s, struct rut_within_thread *t, const 
 	uint64_t now = bits | bits_of_frame(s, cfp);
 
 	if (now != bits && t->count < METHODS)
-		t->added[t->count++] = (struct added){cfp, bits};
+		t->added[t->count++] = (struct added){cfp, cfp[RUT_FRAME_ISEQ], bits};
 	return now;
 }
 
 /* Frames at this address and below it are over. */
-static uint64_t leave(struct rut_within_thread *t, const void *cfp, uint64_t bits)
+static uint64_t leave(struct rut_within_thread *t, const VALUE *cfp, uint64_t bits)
 {
 	while (t->count && t->added[t->count - 1].cfp <= cfp)
 		bits = t->added[--t->count].before;
 	return bits;
+}
+
+/*
+ * Is the innermost frame of those that are left over, too? While a SystemStackError unwinds, Ruby
+ * reports no returns. What has taken the frame's place since then runs other code: the same code
+ * would have been hooked, and leave() has dropped the frame then. (Code that the GC has moved is
+ * taken for other code: then frames are read once more.)
+ */
+static bool is_stale(const struct rut_within_thread *t)
+{
+	const struct added *last = t->count ? &t->added[t->count - 1] : NULL;
+	struct rut_frames f;
+
+	if (!last)
+		return false;
+	return !rut_agent_frames_of(t->ec, &f) || last->cfp < f.inner || last->cfp >= f.end ||
+	       last->cfp[RUT_FRAME_ISEQ] != last->iseq;
 }
 
 static void read_frames(struct rut_session *s, struct rut_within_thread *t, const void *ec)
@@ -468,6 +486,10 @@ void rut_agent_within_event(struct rut_session *s, const struct rut_trace_arg *t
 	if (RUT_UNLIKELY(t->ec != ta->ec))
 		read_frames(s, t, ta->ec);
 	bits = leave(t, ta->cfp, slot_of(s, t)->bits);
+	if (RUT_UNLIKELY(is_stale(t))) {
+		read_frames(s, t, ta->ec);
+		bits = leave(t, ta->cfp, slot_of(s, t)->bits);
+	}
 	if (ta->event & (RUT_EVENT_CALL | RUT_EVENT_B_CALL))
 		bits = enter(s, t, ta->cfp, bits);
 	put(s, t, bits);

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
 # Writes one byte where Order#total or Order#made is on the stack of the thread, or a block of them, and two where
-# neither is, as the program's own control flow has it: in threads, fibers of a scheduler, after exceptions and throws,
-# in blocks that outlive their method, in calls that began before the script, and in a child. It counts both into a file.
+# neither is, as the program's own control flow has it: in threads, fibers of a scheduler, after exceptions, throws and
+# overflows of the stack, in blocks that outlive their method, in calls that began before the script, and in a child. It
+# counts both into a file.
 counts, go, ready = ARGV
 $null = File.open("/dev/null", "w")
 
@@ -55,6 +56,24 @@ def ensures(o)
     mark(true)
   end
 rescue RuntimeError
+  mark(false)
+end
+
+def endless = endless
+
+def down(depth, &block) = depth.zero? ? block.call : down(depth - 1, &block)
+
+# Ruby reports no returns while a SystemStackError unwinds: what is deeper in the stack than the method was finds out.
+def overflows(o)
+  begin
+    o.total { endless }
+  rescue SystemStackError
+    nil
+  end
+  down(60) do
+    o.total
+    mark(false)
+  end
   mark(false)
 end
 
@@ -147,7 +166,7 @@ File.write(ready, "")
 wait.call
 waits.resume
 outlives = Thread.new(&o.total)
-threads = Array.new(2) { Thread.new { 2_000.times { work(o) } } }
+threads = Array.new(2) { Thread.new { 2_000.times { work(o) } and 20.times { overflows(o) } } }
 threads << Thread.new { fibers(o, 4_000) }
 values = Enumerator.new { |y| 2.times { o.total { y << 1 and mark(true) } } }
 2.times { values.next and mark(false) }
