@@ -377,11 +377,13 @@ bool rut_agent_session_work(struct rut_session *s, uint64_t deadline_ns)
 		rut_agent_scan_end(s);
 		rut_agent_census_end(s);
 		s->todo.codes = rb.qnil;
+		/* The map may come later: methods without hooks are not followed then, either. */
+		rut_agent_within_refuse(s);
 	}
 	more = w.more && !failed;
 	if (!more && s->mode == RUT_AGENT_TIME && !s->time.seeded)
 		rut_agent_running_seed(s);
-	if (!more && !failed)
+	if (!more)
 		rut_agent_within_begin(s);
 	return more;
 }
