@@ -7,14 +7,18 @@ class Session
 end
 
 class Server
-  def initialize = @sessions = {}
+  def initialize
+    @sessions = {}
+  end
 
   def handle(id)
     @sessions[id] = Session.new(id)
     render(id)
   end
 
-  def render(id) = (1..50).map { |i| "row #{i} of #{id}" }.join("\n")
+  def render(id)
+    (1..50).map { |i| "row #{i} of #{id}" }.join("\n")
+  end
 end
 
 server = Server.new

@@ -3,7 +3,9 @@
 require "objspace"
 
 class Cache
-  def initialize(n) = @entries = (0...n).to_h { |i| ["key #{i}", "x" * 1000] }
+  def initialize(n)
+    @entries = (0...n).map { |i| ["key #{i}", "x" * 1000] }.to_h
+  end
 end
 
 class Link
@@ -23,7 +25,9 @@ end
 class Ring
   attr_accessor :other
 
-  def initialize = @load = "r" * 5000
+  def initialize
+    @load = "r" * 5000
+  end
 end
 
 # Of a hash and an array with more elements than are written at once, in a variable, in a constant, in a global variable.

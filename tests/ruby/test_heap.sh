@@ -99,7 +99,7 @@ for rows in list(looks.values())[:-1]:
     session = [r for r in rows if r["class"] == "Session" and r["grew_count"] > 0]
     if (first["class"], first["line"], first["file"].endswith("leak.rb")) == ("String", 5, True) and session and \
        first["generations"] >= 3 and first["grew_old"] > 100 and first["count"] >= first["grew_count"] and \
-       session[0]["line"] == 13 and session[0]["count"] <= session[0]["born"]:
+       session[0]["line"] == 15 and session[0]["count"] <= session[0]["born"]:
         sys.exit(0)
 sys.exit(1)
 PY
@@ -235,7 +235,7 @@ RUBY
 moved_objects_are_counted_once() {
   "$RUBY" -e 'GC.compact' 2>/dev/null || t_skip "this Ruby cannot compact"
   cat >moves.rb <<'RUBY'
-class Kept; def initialize = @a = "x" * 100; end
+class Kept; def initialize; @a = "x" * 100; end; end
 kept = Array.new(5000) { Kept.new }
 loose = Array.new(50_000) { Object.new }
 loose = loose.each_slice(7).map(&:first) # holes, into which others move
@@ -273,7 +273,6 @@ RUBY
 
 # The process of retained.rb; its heap goes into `dump`.
 start_holders() {
-  "$RUBY" -e 'exit RUBY_VERSION >= "3.0"' || t_skip "the program needs Ruby 3"
   mkfifo in
   exec 7<>in
   start out "$RUBY" "$DIR/retained.rb" <in
@@ -380,8 +379,8 @@ for name in "Session", "Link", "Ring", "Cache":
     assert (r["retained"], r["retained_objects"], r["count"]) == (sum(size[a] for a in lost), len(lost), len(group)), (name, r, len(lost))
 lines = [json.loads(l) for l in open("lines")]
 more = [r for r in lines if r["class"] == "Session" and (r["file"] or "").endswith("retained.rb")]
-# 2,000 sessions and their texts of 501 bytes; the text "seen" of each, too.
-assert len(more) == 1 and more[0]["count"] == 2000 and 2000 * 580 < more[0]["retained"] < 2000 * 640, more
+# 2,000 sessions and their texts of 501 bytes, which Ruby 3.3 has in slots of 640; the text "seen" of each, too.
+assert len(more) == 1 and more[0]["count"] == 2000 and 2000 * 580 < more[0]["retained"] <= 2000 * 720, more
 PY
 }
 
