@@ -201,10 +201,12 @@ static int mark_called(struct rut_ir *ir, struct rut_ir *functions, bool *called
 
 	for (size_t i = 0; i < rut_ir_count(ir) && !rc; i++) {
 		const struct rut_ir_insn *insn = rut_ir_at(ir, i);
-		const struct rut_ir_arg *args =
-			(const struct rut_ir_arg *)(void *)ir->args.data + insn->args;
+		const struct rut_ir_arg *args;
 
-		for (int k = 0; insn->op == RUT_IR_CALL && k < 5 && !rc; k++) {
+		if (insn->op != RUT_IR_CALL)
+			continue;
+		args = (const struct rut_ir_arg *)(void *)ir->args.data + insn->args;
+		for (int k = 0; k < 5 && !rc; k++) {
 			size_t f = (size_t)args[k].imm - 1;
 
 			if (args[k].kind != RUT_IR_ARG_FUNCTION || called[f])

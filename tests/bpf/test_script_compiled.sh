@@ -108,7 +108,9 @@ the_script_itself_comes_first() {
 # One line, whatever is wrong with the file, and nothing is run.
 damaged_files_are_refused() {
   mkdir d
-  echo 'begin { printf("it ran\n"); exit(); }' >d/x.bt
+  cat >d/x.bt <<'END'
+begin { printf("it ran\n"); exit(); }
+END
   "$RUTILE" service compile --scripts d
   python3 - <<'END'
 import random

@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # The receiver of traces, with senders that do right and wrong. Recording to it is in bpf/test_relay.sh.
+# shellcheck disable=SC2119 # the arguments of nats() are optional
 . "$SRC/tests/tap.sh"
 . "$SRC/tests/nats.lib.sh"
 PATH=$PATH:/usr/sbin

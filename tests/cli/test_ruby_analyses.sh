@@ -304,7 +304,7 @@ env vpid=10
 TRACE
   for verb in rubytop rubyslow rubyexceptions; do
     run $verb >out
-    cat out | cut -c 1-300
+    cut -c 1-300 out
     awk 'length($0) > 300 { exit 1 }' out
     [ $verb = rubyexceptions ] || grep -qE '(^|  )BÄ{57}[.]{3}Ä{51}E#index' out
     [ $verb != rubyexceptions ] || grep -qE '^XÄ{57}[.]{3}Ä{57}Y' out

@@ -3,7 +3,9 @@ require "json"
 require "objspace"
 
 class Thing
-  def initialize(n) = @n = n
+  def initialize(n)
+    @n = n
+  end
 end
 
 class Sub < Thing; end
@@ -13,13 +15,15 @@ class Junk; end
 # What is kept: slots of several sizes, memory outside of them, singleton classes, a class without a name.
 KEPT = Array.new(12_345) { |i| Thing.new(i) } + Array.new(321) { |i| Sub.new(i) }
 TEXTS = Array.new(1000) { |i| "x" * (i * 7) }
-SINGLE = Array.new(50) { |i| Thing.new(i).tap { |t| def t.own = 1 } }
+SINGLE = Array.new(50) { |i| Thing.new(i).tap { |t| def t.own; 1; end } }
 nameless = Class.new
 OTHERS = Array.new(77) { nameless.new }
 # Objects are old when they have survived three collections.
 4.times { GC.start }
 
-def junk = 5000.times { Junk.new }
+def junk
+  5000.times { Junk.new }
+end
 
 def facts
   counts = ObjectSpace.count_objects

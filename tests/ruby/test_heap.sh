@@ -317,7 +317,9 @@ found = {}
 assert [r for r in rows if r["class_name"] == "Object"], rows
 for r in rows:
     a = r["address"]
-    assert a in refs, r
+    if a not in refs: # Ruby 2.7 leaves out what it hides from programs
+        assert r["class"].startswith("(hidden"), r
+        continue
     lost = everything - reach(a)
     bytes = sum(size[x] for x in lost)
     found[r["name"] or r["class"]] = r
