@@ -20,6 +20,7 @@
 #include "output/screen.h"
 #include "output/text.h"
 #include "ruby/heap.h"
+#include "ruby/retained.h"
 #include "ruby/tracer.h"
 
 enum {
@@ -379,8 +380,9 @@ static int check_own(struct heap *h)
 					   "known of objects that are allocated meanwhile");
 	if (h->retained && !h->by)
 		h->by = RUT_HEAP_BY_OBJECT;
-	if (h->retained && !h->limit)
-		return rut_cli_usage_error(h->cmd, "--retained needs a --limit above 0");
+	if (h->retained && (!h->limit || h->limit > RUT_HOLDERS_MAX))
+		return rut_cli_usage_error(h->cmd, "--retained needs a --limit from 1 to %d",
+					   RUT_HOLDERS_MAX);
 	h->by_line = h->by ? h->by == RUT_HEAP_BY_LINE : h->interval_ns;
 	return -1;
 }

@@ -156,23 +156,38 @@ static uint32_t next_in_chain(const struct rut_retained *r, const struct rut_hea
 	return 0;
 }
 
-/* Parents before children, and brothers by size: as a tree is read. */
-static void print_order(struct rut_holder *to, const struct rut_holder *from, size_t count,
-			uint32_t parent, size_t *n)
+/*
+ * Parents before children, and brothers by size: as a tree is read. In the list an entry stands
+ * behind its parent. `links` has room for 2 * count + 2 numbers: the first child and the next
+ * brother of each, plus 1; entry `count` stands for all that have no parent.
+ */
+static void print_order(struct rut_holder *to, struct rut_holder *from, size_t count,
+			uint32_t *links)
 {
-	/* The list is by size and its depth at most its length, which is short. */
-	for (size_t i = 0; i < count; i++) {
-		if (from[i].parent != parent)
+	uint32_t *child = links, *brother = links + count + 1, n = 0;
+
+	memset(links, 0, (2 * count + 2) * sizeof(*links));
+	for (size_t i = count; i-- > 0;) {
+		size_t up = from[i].parent == RUT_GRAPH_NONE ? count : from[i].parent;
+
+		brother[i] = child[up];
+		child[up] = (uint32_t)i + 1;
+	}
+	for (uint32_t i = child[count]; i;) {
+		struct rut_holder *h = &from[i - 1];
+		uint32_t up = h->parent;
+
+		to[n] = *h;
+		if (up != RUT_GRAPH_NONE)
+			to[n].parent = from[up].object; /* the parent's place in `to`, see below */
+		h->object = n++;			/* not needed any more: its own place */
+		if (child[i - 1]) {
+			i = child[i - 1];
 			continue;
-		to[*n] = from[i];
-		to[*n].parent = RUT_GRAPH_NONE;
-		for (size_t k = *n; k-- > 0;)
-			if (to[k].depth + 1 == from[i].depth) {
-				to[*n].parent = (uint32_t)k;
-				break;
-			}
-		++*n;
-		print_order(to, from, count, (uint32_t)i, n);
+		}
+		while (!brother[i - 1] && from[i - 1].parent != RUT_GRAPH_NONE)
+			i = from[i - 1].parent + 1;
+		i = brother[i - 1];
 	}
 }
 
@@ -180,13 +195,15 @@ int rut_retained_holders(const struct rut_retained *r, const struct rut_heap_gra
 			 struct rut_holder **ret, size_t *ret_count)
 {
 	uint64_t least = r->total_bytes / 10000;
+	size_t n = 0, most = limit < RUT_HOLDERS_MAX ? limit : RUT_HOLDERS_MAX;
 	struct waiting w = {.r = r};
-	struct rut_holder *list = calloc(limit + 1, sizeof(*list)),
-			  *tree = calloc(limit + 1, sizeof(*tree));
-	int rc = list && tree ? push_children(&w, 0, 0, RUT_GRAPH_NONE, 0, least) : -ENOMEM;
-	size_t n = 0, ordered = 0;
+	struct rut_holder *list = calloc(most + 1, sizeof(*list)),
+			  *tree = calloc(most + 1, sizeof(*tree));
+	uint32_t *links = calloc(most + 1, 2 * sizeof(*links));
+	int rc =
+		list && tree && links ? push_children(&w, 0, 0, RUT_GRAPH_NONE, 0, least) : -ENOMEM;
 
-	while (!rc && w.count && n < limit) {
+	while (!rc && w.count && n < most) {
 		struct wait top = pop(&w);
 		struct rut_holder *h = &list[n++];
 		uint32_t v = top.number, next;
@@ -207,15 +224,16 @@ int rut_retained_holders(const struct rut_retained *r, const struct rut_heap_gra
 			rc = push_children(&w, v, 0, (uint32_t)(n - 1), top.depth + 1, least);
 	}
 	if (!rc)
-		print_order(tree, list, n, RUT_GRAPH_NONE, &ordered);
+		print_order(tree, list, n, links);
 	free(w.items);
 	free(list);
+	free(links);
 	if (rc) {
 		free(tree);
 		return rc;
 	}
 	*ret = tree;
-	*ret_count = ordered;
+	*ret_count = n;
 	return 0;
 }
 

@@ -34,6 +34,7 @@ struct rut_holder_group {
 };
 
 #define RUT_HOLDER_GROUPS 64u
+#define RUT_HOLDERS_MAX	  10000
 
 /* 0 or -ENOMEM; fini in either case. The graph is resolved. */
 int rut_retained_init(struct rut_retained *r, const struct rut_heap_graph *g);
@@ -41,7 +42,8 @@ void rut_retained_fini(struct rut_retained *r);
 
 /*
  * The biggest, each behind what holds it. A chain of objects of one row, in which each holds nearly
- * all that the one before it holds, is one entry: a linked list has millions. *ret is the caller's
+ * all that the one before it holds, is one entry: a linked list has millions. At most
+ * RUT_HOLDERS_MAX. *ret is the caller's
  * to free. 0 or -ENOMEM.
  */
 int rut_retained_holders(const struct rut_retained *r, const struct rut_heap_graph *g, size_t limit,

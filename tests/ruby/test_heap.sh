@@ -392,7 +392,7 @@ each_process_has_its_table() {
   all_seen() { heap --retained --limit 3 "$pid" && [ "$(grep -c '^heap of process' got)" = 3 ]; }
   t_wait all_seen
   cat got
-  for words in "--diff 1s" "--sort bytes" "--by line" "--limit 0"; do
+  for words in "--diff 1s" "--sort bytes" "--by line" "--limit 0" "--limit 10001" "--limit 18446744073709551615"; do
     rc=0
     # shellcheck disable=SC2086 # they are words
     "$RUTILE" heap --retained $words "$pid" 2>err || rc=$?

@@ -258,6 +258,38 @@ static void parents_come_before_children(void **state)
 	rut_graph_fini(&g);
 }
 
+/* As deep as the list may be long, each of another row: places of parents, and no end of the stack.
+ */
+static void deep_trees_have_an_end(void **state)
+{
+	enum { DEEP = 12000 };
+	struct rut_heap_graph g = {0};
+	struct rut_retained r;
+	struct rut_holder *list;
+	size_t count;
+
+	(void)state;
+	for (uint32_t i = 0; i < DEEP; i++) {
+		add_node(&g, i, i, 100);
+		if (i + 1 < DEEP)
+			add(&g, address(i + 1));
+	}
+	add_root(&g, 0);
+	assert_int_equal(rut_graph_resolve(&g), 0);
+	assert_int_equal(rut_retained_init(&r, &g), 0);
+	assert_int_equal(rut_retained_holders(&r, &g, SIZE_MAX, &list, &count), 0);
+	assert_int_equal(count, RUT_HOLDERS_MAX);
+	for (uint32_t i = 0; i < count; i++) {
+		assert_int_equal(g.rows[list[i].object], i);
+		assert_int_equal(list[i].depth, i);
+		assert_int_equal(list[i].parent, i ? i - 1 : RUT_GRAPH_NONE);
+		assert_int_equal(list[i].bytes, (DEEP - i) * 100);
+	}
+	free(list);
+	rut_retained_fini(&r);
+	rut_graph_fini(&g);
+}
+
 /* Only the constant's class holds it, not the code that has used it. */
 static void caches_of_constants_hold_nothing(void **state)
 {
@@ -313,6 +345,7 @@ int main(void)
 		cmocka_unit_test(random_graphs_are_as_by_leaving_objects_out),
 		cmocka_unit_test(a_long_list_is_one_entry),
 		cmocka_unit_test(parents_come_before_children),
+		cmocka_unit_test(deep_trees_have_an_end),
 		cmocka_unit_test(caches_of_constants_hold_nothing),
 		cmocka_unit_test(what_objects_moved_from_is_void),
 		cmocka_unit_test(damaged_words_are_refused),
