@@ -477,12 +477,13 @@ static pid_t *list_processes(const struct rut_tracer *t, size_t *ret_count)
 int rut_cli_heap_retained(const struct rut_heap_retained *h, struct rut_err *err)
 {
 	size_t count, shown = 0;
+	bool written = true;
 	pid_t *pids = list_processes(h->tracer, &count);
 	int rc = pids ? 0 : rut_err_set(err, ENOMEM, "out of memory");
 
 	if (pids && !count)
 		rc = rut_err_set(err, ESRCH, "the process has ended");
-	for (size_t i = 0; i < count && rc != -EINTR; i++) {
+	for (size_t i = 0; i < count && rc != -EINTR && written; i++) {
 		struct process *p = calloc(1, sizeof(*p));
 
 		if (!p) {
@@ -492,13 +493,15 @@ int rut_cli_heap_retained(const struct rut_heap_retained *h, struct rut_err *err
 		p->h = h;
 		p->pid = pids[i];
 		rc = analyse(p, err);
-		if (!rc)
+		if (!rc) {
 			rc = show(p, !shown, count == 1, err);
+			written = !rc;
+		}
 		shown += !rc;
-		if (rc && rc != -EINTR && (shown || i + 1 < count))
+		if (rc && rc != -EINTR && written && (shown || i + 1 < count))
 			rut_cli_notice(h->cmd, "process %d is left out: %s", pids[i], err->msg);
 		process_free(p);
 	}
 	free(pids);
-	return shown && rc != -EINTR ? 0 : rc;
+	return shown && rc != -EINTR && written ? 0 : rc;
 }

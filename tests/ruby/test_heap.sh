@@ -401,6 +401,11 @@ each_process_has_its_table() {
   rc=0
   "$RUTILE" heap --watch 1s "$pid" 2>err || rc=$?
   [ "$rc" = 2 ]
+  rc=0
+  "$RUTILE" heap --retained "$pid" >/dev/full 2>err || rc=$?
+  [ "$rc" = 1 ]
+  [ "$(grep -c 'cannot write' err)" = 1 ]
+  not grep 'left out' err
 }
 
 # Anonymous memory in KiB, mappings, descriptors.
