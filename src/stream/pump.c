@@ -40,6 +40,16 @@ static void rewind_files(struct rut_sender *s)
 	pthread_mutex_unlock(&s->lock);
 }
 
+/* What the collector may have of the chunk that is being sent is in a trace that ends now. */
+static void mark_split(struct rut_sender *s)
+{
+	pthread_mutex_lock(&s->lock);
+	for (struct rut_stream_part *p = s->chunks ? s->chunks->parts : NULL; p; p = p->next)
+		for (const struct rut_stream_file *f = p->files; f; f = f->next)
+			s->chunks->split |= f->sent > 0;
+	pthread_mutex_unlock(&s->lock);
+}
+
 static void set_connected(struct rut_sender *s, bool connected)
 {
 	pthread_mutex_lock(&s->lock);
@@ -55,6 +65,7 @@ static void disconnect(struct rut_sender *s, const struct rut_err *err)
 	s->said_broken = true;
 	if (s->stats.connected)
 		s->stats.breaks++;
+	mark_split(s);
 	s->link->close(s);
 	set_connected(s, false);
 	rewind_files(s);
@@ -178,23 +189,18 @@ static void release(struct rut_sender *s, struct rut_chunk *c, const struct batc
 	pthread_mutex_unlock(&s->lock);
 }
 
-/* Forgets what is not sent. Returns whether something was. */
-static bool drop(struct rut_sender *s, const struct rut_chunk *c)
+/* Forgets what is not sent. */
+static void drop(struct rut_sender *s, const struct rut_chunk *c)
 {
-	bool any = false;
-
 	pthread_mutex_lock(&s->lock);
 	for (struct rut_stream_part *p = c->parts; p; p = p->next)
-		for (struct rut_stream_file *f = p->files; f; f = f->next) {
+		for (struct rut_stream_file *f = p->files; f; f = f->next)
 			s->waiting -= (uint64_t)(f->size - f->confirmed);
-			any |= f->confirmed > 0;
-		}
 	pthread_cond_broadcast(&s->wake);
 	pthread_mutex_unlock(&s->lock);
 	/* What was dropped is not to be found missing later. */
 	for (struct rut_stream_out *o = s->streams; o; o = o->next)
 		o->now.in_seq = o->safe.in_seq = 0;
-	return any;
 }
 
 /* Ends a chunk that was cleared. Without a connection the collector has no session to clear. */
@@ -202,19 +208,18 @@ static int clear_chunk(struct rut_sender *s, struct rut_chunk *c, struct rut_err
 {
 	struct rut_chunk *next = c->next;
 	int rc = 0;
-	bool any;
 
 	if (s->stats.connected)
 		rc = s->link->clear(s, c, err);
 	if (rc)
 		return rc;
-	any = drop(s, c);
+	drop(s, c);
 	if (!s->keep)
 		rut_chunk_remove(c);
 	pthread_mutex_lock(&s->lock);
 	s->chunks = next;
 	s->clears--;
-	s->clear_failed = any && !s->stats.connected;
+	s->clear_failed = c->split;
 	pthread_mutex_unlock(&s->lock);
 	rut_chunk_free(c);
 	return 0;
@@ -224,14 +229,17 @@ static int clear_chunk(struct rut_sender *s, struct rut_chunk *c, struct rut_err
 static int next_chunk(struct rut_sender *s, struct rut_chunk *c, struct rut_err *err)
 {
 	struct rut_chunk *next;
-	bool ending;
+	bool ending, cleared;
 	int rc;
 
 	pthread_mutex_lock(&s->lock);
 	next = c->next;
+	cleared = c->cleared;
 	ending = s->ending;
 	pthread_mutex_unlock(&s->lock);
-	if (!next && !ending)
+	/* The next one may have begun during this round: then it is to be cleared, not to be kept.
+	 */
+	if (next ? cleared : !ending)
 		return 0;
 	rc = s->link->end(s, c, next, err);
 	if (rc)

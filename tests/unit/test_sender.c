@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: MIT */
+/* What the sender's thread does when its connection breaks, with a link that breaks when it is to.
+ */
+#include "unit.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "stream/sender_internal.h"
+
+#define PACKET 4096
+
+static struct rut_sender *sender;
+static char dir[64];
+/* Of the link; atomic. */
+static int down, sent, clears, ends, opens;
+
+static int get(const int *n)
+{
+	return __atomic_load_n(n, __ATOMIC_ACQUIRE);
+}
+
+static void count(int *n)
+{
+	__atomic_add_fetch(n, 1, __ATOMIC_ACQ_REL);
+}
+
+static int check(struct rut_err *err)
+{
+	return get(&down) ? rut_err_set(err, ECONNRESET, "the link is down") : 0;
+}
+
+static int link_open(struct rut_sender *s, struct rut_chunk *c, struct rut_err *err)
+{
+	count(&opens);
+	return check(err);
+}
+
+static int link_update(struct rut_sender *s, struct rut_chunk *c, struct rut_err *err)
+{
+	return check(err);
+}
+
+static int link_packet(struct rut_sender *s, struct rut_stream_file *f, struct rut_packet *p)
+{
+	f->sent += (off_t)(p->packet_size / 8);
+	return 0;
+}
+
+static int link_confirm(struct rut_sender *s, struct rut_err *err)
+{
+	int rc = check(err), n = 0;
+
+	pthread_mutex_lock(&s->lock);
+	for (struct rut_stream_part *p = s->chunks->parts; p; p = p->next)
+		for (struct rut_stream_file *f = p->files; f; f = f->next)
+			n += (int)((f->sent - f->confirmed) / PACKET);
+	pthread_mutex_unlock(&s->lock);
+	if (!rc)
+		__atomic_add_fetch(&sent, n, __ATOMIC_ACQ_REL);
+	return rc;
+}
+
+static int link_end(struct rut_sender *s, struct rut_chunk *c, const struct rut_chunk *next,
+		    struct rut_err *err)
+{
+	int rc = check(err);
+
+	if (!rc)
+		count(&ends);
+	return rc;
+}
+
+static int link_clear(struct rut_sender *s, struct rut_chunk *c, struct rut_err *err)
+{
+	int rc = check(err);
+
+	if (!rc)
+		count(&clears);
+	return rc;
+}
+
+static void link_close(struct rut_sender *s)
+{
+}
+
+static uint64_t link_queued(const struct rut_sender *s)
+{
+	return 0;
+}
+
+static void link_abort(const struct rut_sender *s)
+{
+}
+
+static const struct rut_sender_link fake = {
+	.open = link_open,
+	.update = link_update,
+	.packet = link_packet,
+	.confirm = link_confirm,
+	.end = link_end,
+	.clear = link_clear,
+	.close = link_close,
+	.queued = link_queued,
+	.abort = link_abort,
+};
+
+static void set_up(void)
+{
+	strcpy(dir, "/tmp/test_sender.XXXXXX");
+	assert_non_null(mkdtemp(dir));
+	down = sent = clears = ends = opens = 0;
+	sender = calloc(1, sizeof(*sender));
+	assert_non_null(sender);
+	sender->link = &fake;
+	sender->mount_fd = -1;
+	pthread_mutex_init(&sender->lock, NULL);
+	pthread_cond_init(&sender->wake, NULL);
+	strcpy(sender->to, "relay://test");
+	assert_int_equal(rut_sender_start(sender, NULL), 0);
+}
+
+static void tear_down(void)
+{
+	char command[96];
+
+	rut_sender_free(sender);
+	snprintf(command, sizeof(command), "rm -rf %s", dir);
+	assert_int_equal(system(command), 0);
+}
+
+/* Adds a packet to the trace directory, which becomes the present one, and publishes it. */
+static void record(const char *chunk)
+{
+	const struct rut_packet head = {.magic = RUT_CTF_PACKET_MAGIC,
+					.content_size = sizeof(head) * 8,
+					.packet_size = PACKET * 8};
+	static const char zeros[PACKET];
+	char path[160], *name;
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/%s", dir, chunk);
+	mkdir(path, 0700);
+	name = path + strlen(path);
+	strcpy(name, "/kernel");
+	mkdir(path, 0700);
+	strcpy(name, "/kernel/metadata");
+	fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+	assert_int_equal(write(fd, "text", 4), 4);
+	close(fd);
+	strcpy(name, "/kernel/kernel_0");
+	fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, &head, sizeof(head)), sizeof(head));
+	assert_int_equal(write(fd, zeros, PACKET - sizeof(head)), PACKET - sizeof(head));
+	close(fd);
+	*name = '\0';
+	assert_int_equal(rut_sender_step(sender, path, 1, 1, NULL), 0);
+}
+
+static void wait_until(const int *n, int least)
+{
+	for (int i = 0; i < 20000 && get(n) < least; i++)
+		poll(NULL, 0, 1);
+	assert_true(get(n) >= least);
+}
+
+/* Clears the present chunk, and begins the next. Returns what is reported, or -EAGAIN. */
+static int clear(const char *next, int ms)
+{
+	struct rut_err err = RUT_ERR_INIT;
+	int rc = rut_sender_clear(sender, &err);
+
+	assert_int_equal(rc, 0);
+	record(next);
+	for (int i = 0; i < ms && (rc = rut_sender_cleared(sender, &err)) == -EAGAIN; i++)
+		poll(NULL, 0, 1);
+	if (rc == -EIO)
+		assert_non_null(strstr(err.msg, "stays there"));
+	return rc;
+}
+
+static void break_link(void)
+{
+	int before = get(&opens);
+
+	__atomic_store_n(&down, 1, __ATOMIC_RELEASE);
+	wait_until(&opens, before + 1);
+}
+
+static void mend_link(void)
+{
+	__atomic_store_n(&down, 0, __ATOMIC_RELEASE);
+}
+
+static void test_cleared(void **state)
+{
+	(void)state;
+	set_up();
+	record("a");
+	wait_until(&sent, 1);
+	assert_int_equal(clear("b", 20000), 0);
+	assert_int_equal(get(&clears), 1);
+	wait_until(&sent, 2);
+	tear_down();
+}
+
+/* What a connection that broke has stored stays: also when there is another one now. */
+static void test_cleared_after_break(void **state)
+{
+	(void)state;
+	set_up();
+	record("a");
+	wait_until(&sent, 1);
+	break_link();
+	mend_link();
+	record("a");
+	wait_until(&sent, 2);
+	assert_int_equal(clear("b", 20000), -EIO);
+	assert_int_equal(get(&clears), 1);
+	/* The next one is in this connection only. */
+	wait_until(&sent, 3);
+	assert_int_equal(clear("c", 20000), 0);
+	tear_down();
+}
+
+/* The same without another connection; and nothing stays of what none has had. */
+static void test_cleared_without_connection(void **state)
+{
+	(void)state;
+	set_up();
+	record("a");
+	wait_until(&sent, 1);
+	break_link();
+	assert_int_equal(clear("b", 20000), -EIO);
+	assert_int_equal(clear("c", 20000), 0);
+	assert_int_equal(get(&clears), 0);
+	mend_link();
+	wait_until(&sent, 2);
+	tear_down();
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_cleared),
+		cmocka_unit_test(test_cleared_after_break),
+		cmocka_unit_test(test_cleared_without_connection),
+	};
+
+	return cmocka_run_group_tests_name("sender", tests, NULL, NULL);
+}
