@@ -25,7 +25,8 @@ static const struct rut_opt options[] = {
 	 "fired (default); event NAMES [if FILTER]; rate NAMES [if FILTER] > N per TIME; "
 	 "slow CALLS > TIME [pN per TIME]; period FILE [NAME] > TIME [pN per TIME]; period "
 	 "DEFINITION > TIME; request TARGET > TIME [pN per TIME]; "
-	 "method TARGET NAME > TIME; runqueue > TIME; killed [GLOB]; script SCRIPT; "
+	 "method TARGET NAME > TIME; gvl TARGET > TIME; runqueue > TIME; killed [GLOB]; script "
+	 "SCRIPT; "
 	 "log FILE matches REGEX [> NUMBER]; every TIME; at HH:MM[,HH:MM...]",
 	 OPT_KEY},
 	{"do", "TEXT",

@@ -106,6 +106,24 @@ static void add_name(struct rut_buf *b, int tid)
 		rut_jsonl_str(b, "comm", name);
 }
 
+/* The process of a thread; false: it is not there. */
+static bool add_process(struct rut_buf *b, int tid)
+{
+	char path[40], line[128];
+	int pid = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/status", tid);
+	f = fopen(path, "re");
+	while (f && !pid && fgets(line, sizeof(line), f))
+		pid = strncmp(line, "Tgid:", 5) == 0 ? atoi(line + 5) : 0;
+	if (f)
+		fclose(f);
+	if (pid > 0)
+		rut_jsonl_i64(b, "pid", pid);
+	return pid > 0;
+}
+
 /* Fills `cause`; false: it does not count. */
 static bool killed_cause(struct script *s, const char *line)
 {
@@ -122,7 +140,7 @@ static bool killed_cause(struct script *s, const char *line)
 	return true;
 }
 
-static bool runqueue_cause(struct script *s, const char *line)
+static bool wait_cause(struct script *s, const char *line)
 {
 	uint64_t ns;
 	int tid, over;
@@ -130,6 +148,8 @@ static bool runqueue_cause(struct script *s, const char *line)
 	if (sscanf(line, "%d %" SCNu64 " %d", &tid, &ns, &over) != 3)
 		return false;
 	rut_jsonl_u64(&s->cause, over ? "waited_ns" : "waits_ns", ns);
+	if (s->when->kind == RUT_TRIGGER_GVL && !add_process(&s->cause, tid) && !over)
+		return false;
 	rut_jsonl_i64(&s->cause, "tid", tid);
 	add_name(&s->cause, tid);
 	return true;
@@ -146,8 +166,7 @@ static void take_line(struct script *s, const char *line, rut_trigger_seen_fn se
 	}
 	rut_buf_clear(&s->cause);
 	rut_jsonl_begin(&s->cause);
-	counts = s->when->kind == RUT_TRIGGER_KILLED ? killed_cause(s, line)
-						     : runqueue_cause(s, line);
+	counts = s->when->kind == RUT_TRIGGER_KILLED ? killed_cause(s, line) : wait_cause(s, line);
 	rut_jsonl_close(&s->cause);
 	if (counts)
 		seen(arg, s->cause.failed ? "{}" : s->cause.data);
@@ -309,11 +328,12 @@ static int wait_until_attached(struct script *s, struct rut_err *err)
 }
 
 /* A name of a file or of an installed script is one word; all else is a program. */
-static int run_script(struct script *s, struct rut_err *err)
+static int run_script(struct script *s, const char *given, const char *target, struct rut_err *err)
 {
-	const char *text = s->when->events;
-	const char *argv[] = {"rutile", "run", text, NULL, NULL};
+	const char *text = given ? given : s->when->events;
+	const char *argv[] = {"rutile", "run", text, NULL, NULL, NULL, NULL};
 	char program[sizeof(runqueue) + 64];
+	size_t n = 3;
 	int rc;
 
 	if (s->when->kind == RUT_TRIGGER_KILLED) {
@@ -324,14 +344,18 @@ static int run_script(struct script *s, struct rut_err *err)
 	}
 	if (strpbrk(text, " \t\n{")) {
 		argv[2] = "-e";
-		argv[3] = text;
+		argv[n++] = text;
+	}
+	if (target) {
+		argv[n++] = "-p";
+		argv[n] = target;
 	}
 	rc = start(s, argv, err);
 	return rc ? rc : wait_until_attached(s, err);
 }
 
-int rut_cli_trigger_script_open(struct rut_trigger_source **ret, const struct rut_cmd *cmd,
-				const struct rut_trigger_when *w, struct rut_err *err)
+int rut_cli_trigger_script_run(struct rut_trigger_source **ret, const struct rut_trigger_when *w,
+			       const char *program, const char *target, struct rut_err *err)
 {
 	struct script *s = calloc(1, sizeof(*s));
 	int rc;
@@ -341,11 +365,17 @@ int rut_cli_trigger_script_open(struct rut_trigger_source **ret, const struct ru
 	s->source = (struct rut_trigger_source){step, free_script};
 	s->when = w;
 	s->out = s->err = -1;
-	rc = run_script(s, err);
+	rc = run_script(s, program, target, err);
 	if (rc) {
 		free_script(&s->source);
 		return rc;
 	}
 	*ret = &s->source;
 	return 0;
+}
+
+int rut_cli_trigger_script_open(struct rut_trigger_source **ret, const struct rut_cmd *cmd,
+				const struct rut_trigger_when *w, struct rut_err *err)
+{
+	return rut_cli_trigger_script_run(ret, w, NULL, NULL, err);
 }

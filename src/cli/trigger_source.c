@@ -22,6 +22,8 @@ int rut_cli_trigger_source_open(struct rut_trigger_source **ret, const struct ru
 	case RUT_TRIGGER_KILLED:
 	case RUT_TRIGGER_SCRIPT:
 		return rut_cli_trigger_script_open(ret, cmd, w, err);
+	case RUT_TRIGGER_GVL:
+		return rut_cli_trigger_gvl_open(ret, cmd, w, err);
 	case RUT_TRIGGER_LOG:
 		return rut_cli_trigger_log_open(ret, cmd, w, err);
 	}

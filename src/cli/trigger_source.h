@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What a trigger watches: events, by a recorder of its own (trigger_events.c), the requests and
- * methods of a Ruby application (trigger_ruby.c), a script in the kernel (trigger_script.c), or a
- * log (trigger_log.c). Sessions do not notice.
+ * methods of a Ruby application (trigger_ruby.c), its lock (trigger_gvl.c), a script in the kernel
+ * (trigger_script.c), or a log (trigger_log.c). Sessions do not notice.
  */
 #ifndef RUT_CLI_TRIGGER_SOURCE_H
 #define RUT_CLI_TRIGGER_SOURCE_H
@@ -35,7 +35,16 @@ int rut_cli_trigger_ruby_open(struct rut_trigger_source **ret, const struct rut_
 			      const struct rut_trigger_when *w, struct rut_err *err);
 int rut_cli_trigger_script_open(struct rut_trigger_source **ret, const struct rut_cmd *cmd,
 				const struct rut_trigger_when *w, struct rut_err *err);
+int rut_cli_trigger_gvl_open(struct rut_trigger_source **ret, const struct rut_cmd *cmd,
+			     const struct rut_trigger_when *w, struct rut_err *err);
 int rut_cli_trigger_log_open(struct rut_trigger_source **ret, const struct rut_cmd *cmd,
 			     const struct rut_trigger_when *w, struct rut_err *err);
+
+/*
+ * Runs `program` in place of what `w` says, with `-p target` where that is not NULL; both are
+ * borrowed. Its lines are those of a wait: "TID NANOSECONDS OVER".
+ */
+int rut_cli_trigger_script_run(struct rut_trigger_source **ret, const struct rut_trigger_when *w,
+			       const char *program, const char *target, struct rut_err *err);
 
 #endif

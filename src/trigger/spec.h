@@ -9,12 +9,16 @@
  *	period FILE [NAME] > TIME          a period of a file lasts longer; likewise
  *	period DEFINITION > TIME           one that is defined here
  *	request TARGET > TIME              a request lasts longer; likewise
- *	slow, period, request ... pN per TIME  the percentile of those that ended in this time is
- *larger method TARGET NAME > TIME          a call of a Ruby method has lasted longer runqueue >
- *TIME                    a thread that could run waits longer; seen while it waits killed [GLOB] a
- *process of this name dies by a signal script SCRIPT                      it prints a line log FILE
- *matches REGEX [> NUMBER]  a line is written that matches; its first group is larger every TIME at
- *HH:MM[,HH:MM...]                each day, by the local time
+ *	slow, period, request ... pN per TIME
+ *	                                   the percentile of those that ended in this time is larger
+ *	method TARGET NAME > TIME          a call of a Ruby method has lasted longer
+ *	gvl TARGET > TIME                  a thread waits longer for Ruby's lock; likewise
+ *	runqueue > TIME                    a thread that could run waits longer; likewise
+ *	killed [GLOB]                      a process of this name dies by a signal
+ *	script SCRIPT                      it prints a line
+ *	log FILE matches REGEX [> NUMBER]  a line is written that matches; its first group is larger
+ *	every TIME
+ *	at HH:MM[,HH:MM...]                each day, by the local time
  *
  * A description is text, in a command line as in a file of lines "NAME = VALUE".
  */
@@ -49,6 +53,7 @@ enum rut_trigger_kind {
 	RUT_TRIGGER_EVERY,
 	RUT_TRIGGER_PERIOD,
 	RUT_TRIGGER_AT,
+	RUT_TRIGGER_GVL,
 };
 
 struct rut_trigger_when {

@@ -155,6 +155,17 @@ static int parse_method(struct rut_trigger_when *w, const char *s, struct rut_er
 	return rc ? rc : rut_trigger_copy(w->filter, sizeof(w->filter), s + name, len - name, err);
 }
 
+static int parse_gvl(struct rut_trigger_when *w, const char *s, struct rut_err *err)
+{
+	size_t len;
+
+	if (parse_limit(w, s, &len) || !len)
+		return rut_err_set(err, EINVAL,
+				   "the lock of which processes, and what limit? For example "
+				   "'gvl puma > 50ms'");
+	return rut_trigger_copy(w->events, sizeof(w->events), s, len, err);
+}
+
 static int parse_runqueue(struct rut_trigger_when *w, const char *s, struct rut_err *err)
 {
 	if (s[0] != '>' ||
@@ -289,6 +300,7 @@ int rut_trigger_parse_when(struct rut_trigger_when *w, const char *text, struct 
 		{"every", RUT_TRIGGER_EVERY, parse_every},
 		{"period", RUT_TRIGGER_PERIOD, parse_period},
 		{"at", RUT_TRIGGER_AT, parse_at},
+		{"gvl", RUT_TRIGGER_GVL, parse_gvl},
 	};
 	size_t word = strcspn(text, " \t");
 	const char *rest = text + word + strspn(text + word, " \t");
@@ -301,6 +313,6 @@ int rut_trigger_parse_when(struct rut_trigger_when *w, const char *text, struct 
 	}
 	return rut_err_set(err, EINVAL,
 			   "'%.40s' does not begin with fired, event, rate, slow, period, request, "
-			   "method, runqueue, killed, script, log, every or at",
+			   "method, gvl, runqueue, killed, script, log, every or at",
 			   text);
 }

@@ -263,6 +263,102 @@ test_runqueue() {
   "$RUTILE" trigger remove ${S}a
 }
 
+# A thread that waits for Ruby's lock says itself by how much it woke up too late; others sleep on the same condition variables.
+# A call of C holds the lock; how large its number must be is measured.
+cat >"$t_root/gvl.rb" <<'RUBY'
+$stdout.sync = true
+def now
+  Process.clock_gettime(Process::CLOCK_MONOTONIC)
+end
+# A server and its worker.
+if ARGV.delete("above")
+  Process.wait(fork { load __FILE__ })
+  exit
+end
+idle = Queue.new
+Thread.new { idle.pop }
+Thread.new { sleep }
+lock = Mutex.new
+Thread.new { lock.synchronize { idle.pop } }
+Thread.new { sleep 0.1; lock.synchronize { } }
+File.write("tid", Thread.new do
+  $tid = File.readlink("/proc/thread-self").split("/").last
+  loop do
+    t = now
+    sleep 0.02
+    late = now - t - 0.02
+    puts "late #{(late * 1000).round} #{$tid}" if late > 0.15 && $begun
+  end
+end && sleep(0.2) && $tid)
+size = 500_000
+begin
+  size = size * 5 / 4
+  x = 7**size
+  t = Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID)
+  x.to_s
+end while Process.clock_gettime(Process::CLOCK_THREAD_CPUTIME_ID) - t < 0.5
+sleep 0.1
+puts "ready"
+$stdin.gets
+$begun = true
+8.times do
+  sleep 0.4
+  t = now
+  x.to_s
+  puts "held #{((now - t) * 1000).round}"
+end
+sleep 0.3
+puts "over"
+$stdin.gets
+RUBY
+
+# gvl_case [above]: also of a process below the one that is given.
+gvl_case() {
+  mkfifo in
+  exec 5<>in
+  "${RUBY:-ruby}" --disable-gems "$t_root/gvl.rb" "$@" <in >out &
+  program=$!
+  t_wait grep -q ready out
+  "$RUTILE" trigger add ${S}a --when "gvl $program > 200ms" --burst 1000/1s --do "exec /bin/sh -c 'echo \$RUTILE_TRIGGER_CAUSE >>$PWD/told'"
+  sleep 1.5
+  # Threads that wait for anything else, for longer.
+  [ ! -e told ]
+  echo >&5
+  t_wait grep -q over out
+  t_wait idle
+  cat out told
+  n=$(wc -l <told)
+  sleep 1
+  [ "$(wc -l <told)" = "$n" ]
+  # Each wait that was surely longer has fired, for its thread and its process; none that was surely shorter.
+  tid=$(cat tid)
+  pid=$(awk '/^Tgid/ { print $2 }' "/proc/$tid/status")
+  sure=$(awk '/late/ && $2 > 260' out | wc -l)
+  perhaps=$(awk '/late/ && $2 > 190' out | wc -l)
+  n=$(grep -c "\"pid\":$pid,\"tid\":$tid,\"comm\":\"" told)
+  [ "$sure" -ge 5 ]
+  [ "$n" -ge "$sure" ]
+  [ "$n" -le "$perhaps" ]
+  # Ruby hands the signals to another sleeper when one wakes up. That one then waits for the lock as well: once for each time that it is held.
+  [ "$(grep -vc "\"tid\":$tid," told)" -le "$(grep -c held out)" ]
+  # While they last.
+  [ "$(grep -c "\"waits_ns\":2[0-9]\{8\},.*\"tid\":$tid," told)" -ge "$((sure / 2))" ]
+  echo >&5
+  wait $program
+  t_wait gone
+}
+gone() {
+  "$RUTILE" trigger list | grep -q "^${S}a .*no process of $program is left to watch"
+}
+test_gvl() {
+  need_bpf
+  gvl_case
+}
+test_gvl_below() {
+  need_bpf
+  gvl_case above
+}
+
 # Each line of a script fires; a script that ends says so in the list.
 test_script() {
   need_bpf
@@ -525,6 +621,8 @@ t_case "a percentile of system calls" test_percentile
 t_case "a rate fires once for each burst" test_rate
 t_case "a process that dies by a signal" test_killed
 t_case "a thread that waits for a CPU" test_runqueue
+t_case "a thread that waits for the lock of Ruby" test_gvl
+t_case "a thread that waits for the lock of Ruby, in a worker" test_gvl_below
 t_case "each line of a script" test_script
 t_case "lines of a log above a limit" test_log
 t_case "a group may fire it" test_group

@@ -63,6 +63,10 @@ static void test_when_sources(void **state)
 	assert_string_equal(t.when.events, "17");
 	assert_string_equal(t.when.filter, "Order#>");
 	assert_int_equal(t.when.ns, 5000000);
+	assert_int_equal(set("when", "gvl puma worker > 50ms"), 0);
+	assert_int_equal(t.when.kind, RUT_TRIGGER_GVL);
+	assert_string_equal(t.when.events, "puma worker");
+	assert_true(t.when.ns == 50000000);
 	assert_int_equal(set("when", "runqueue >  20ms "), 0);
 	assert_int_equal(t.when.kind, RUT_TRIGGER_RUNQUEUE);
 	assert_int_equal(t.when.ns, 20000000);
@@ -111,6 +115,8 @@ static void test_bad_when(void **state)
 					  "method puma > 1s",
 					  "method puma A#b",
 					  "runqueue 5ms",
+					  "gvl > 5ms",
+					  "gvl puma",
 					  "runqueue > ",
 					  "killed a b",
 					  "killed a\"b",
