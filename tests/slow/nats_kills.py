@@ -169,6 +169,18 @@ def packets(path):
     return found, at == len(data)
 
 
+def on_disk(r, path):
+    """What packets() finds in a file of the recorder, and the bytes of what was confirmed and removed before."""
+    found, _ = packets(path)
+    if r.spools and found:
+        # The first packet of a spooled file stands for all that was confirmed and removed.
+        first = found[0][0]
+        if first[6] == HEAD.size * 8 and first[7] // 8 >= 1 << 20:
+            del found[0]
+            return found, first[7] // 8
+    return found, 0
+
+
 def compare_stream(r, name, trace, session):
     """What is wrong with one stream; None: nothing."""
     there = f"{session}/kernel/{name}"
@@ -184,14 +196,7 @@ def compare_stream(r, name, trace, session):
         return f"{there}: the packets' numbers are {[h[8] for h in heads]}"
     if not trace:
         return None
-    want, _ = packets(f"{trace}/kernel/{name}")
-    removed = 0
-    if r.spools and want:
-        # The first packet of a spooled file stands for all that was confirmed and removed.
-        first = want[0][0]
-        if first[6] == HEAD.size * 8 and first[7] // 8 >= 1 << 20:
-            removed = first[7] // 8
-            del want[0]
+    want, removed = on_disk(r, f"{trace}/kernel/{name}")
     if end < removed:
         return f"{there}: {end} bytes were collected of {removed} that were confirmed"
     if not (r.killed or r.left) and list(got) != list(want):
@@ -206,7 +211,8 @@ def compare(r):
     session, trace = r.session(), r.trace()
     complete = not (r.killed or r.left)
     if not session:
-        return "it was not collected" if complete else None
+        gone = [p for p in glob.glob(f"{trace}/kernel/kernel_*") if on_disk(r, p)[1]] if trace else []
+        return "it was not collected" if complete or gone else None
     r.packets = r.lost = 0
     names = {os.path.basename(p) for d in (session, trace) if d for p in glob.glob(f"{d}/kernel/kernel_*")}
     for name in sorted(names):
