@@ -52,6 +52,7 @@ struct rut_chunk {
 	struct rut_stream_part *parts;
 	bool closed;  /* nothing is added any more */
 	bool cleared; /* what is not sent is dropped, and the collector deletes what it has of it */
+	bool skips;   /* the one behind it was cleared before anything of that was sent */
 	bool split;   /* something of it was sent in a connection that broke */
 	uint64_t begin_ns, end_ns;
 };

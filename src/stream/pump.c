@@ -189,6 +189,13 @@ static void release(struct rut_sender *s, struct rut_chunk *c, const struct batc
 	pthread_mutex_unlock(&s->lock);
 }
 
+/* What was dropped is not to be found missing later. */
+static void forget_numbers(const struct rut_sender *s)
+{
+	for (struct rut_stream_out *o = s->streams; o; o = o->next)
+		o->now.in_seq = o->safe.in_seq = 0;
+}
+
 /* Forgets what is not sent. */
 static void drop(struct rut_sender *s, const struct rut_chunk *c)
 {
@@ -198,26 +205,46 @@ static void drop(struct rut_sender *s, const struct rut_chunk *c)
 			s->waiting -= (uint64_t)(f->size - f->confirmed);
 	pthread_cond_broadcast(&s->wake);
 	pthread_mutex_unlock(&s->lock);
-	/* What was dropped is not to be found missing later. */
-	for (struct rut_stream_out *o = s->streams; o; o = o->next)
-		o->now.in_seq = o->safe.in_seq = 0;
 }
 
-/* Ends a chunk that was cleared. Without a connection the collector has no session to clear. */
-static int clear_chunk(struct rut_sender *s, struct rut_chunk *c, struct rut_err *err)
+/* The first chunk that is to be cleared, which needs no connection, and the one before. Locked. */
+static struct rut_chunk *find_cleared(const struct rut_sender *s, struct rut_chunk **ret_before)
+{
+	*ret_before = NULL;
+	for (struct rut_chunk *c = s->chunks; c && c->next; c = c->next) {
+		if (c->closed && c->cleared)
+			return c;
+		*ret_before = c;
+	}
+	return NULL;
+}
+
+/*
+ * Ends a chunk that was cleared. Without a connection the collector has no session to clear, and
+ * it has nothing of one behind another, which is `before`.
+ */
+static int clear_chunk(struct rut_sender *s, struct rut_chunk *c, struct rut_chunk *before,
+		       struct rut_err *err)
 {
 	struct rut_chunk *next = c->next;
 	int rc = 0;
 
-	if (s->stats.connected)
+	if (!before && s->stats.connected)
 		rc = s->link->clear(s, c, err);
 	if (rc)
 		return rc;
 	drop(s, c);
+	if (!before)
+		forget_numbers(s);
 	if (!s->keep)
 		rut_chunk_remove(c);
 	pthread_mutex_lock(&s->lock);
-	s->chunks = next;
+	if (before) {
+		before->next = next;
+		before->skips = true;
+	} else {
+		s->chunks = next;
+	}
 	s->clears--;
 	s->clear_failed = c->split;
 	pthread_mutex_unlock(&s->lock);
@@ -244,6 +271,8 @@ static int next_chunk(struct rut_sender *s, struct rut_chunk *c, struct rut_err 
 	rc = s->link->end(s, c, next, err);
 	if (rc)
 		return rc;
+	if (c->skips)
+		forget_numbers(s);
 	if (!s->keep)
 		rut_chunk_remove(c);
 	pthread_mutex_lock(&s->lock);
@@ -257,23 +286,23 @@ static int next_chunk(struct rut_sender *s, struct rut_chunk *c, struct rut_err 
 static int64_t round_trip(struct rut_sender *s, struct rut_err *err)
 {
 	struct batch b = {0};
-	struct rut_chunk *c;
+	struct rut_chunk *c, *cleared, *before;
 	uint64_t complete_ns;
-	bool closed, clear;
+	bool closed;
 	int rc = 0;
 
 	pthread_mutex_lock(&s->lock);
 	c = s->chunks;
 	closed = c && c->closed;
-	clear = closed && c->cleared && c->next;
+	cleared = find_cleared(s, &before);
 	complete_ns = s->complete_ns;
 	pthread_mutex_unlock(&s->lock);
 	if (!c) {
 		s->ended = s->ending;
 		return 0;
 	}
-	if (clear) {
-		rc = clear_chunk(s, c, err);
+	if (cleared) {
+		rc = clear_chunk(s, cleared, before, err);
 		return rc ? rc : 1;
 	}
 	rc = s->stats.connected ? s->link->update(s, c, err) : connect_link(s, c, err);
@@ -311,10 +340,11 @@ static void wait_for_work(struct rut_sender *s, uint64_t ns)
 /* That needs no connection. */
 static bool must_clear(struct rut_sender *s)
 {
+	struct rut_chunk *before;
 	bool must;
 
 	pthread_mutex_lock(&s->lock);
-	must = s->chunks && s->chunks->closed && s->chunks->cleared && s->chunks->next;
+	must = find_cleared(s, &before) != NULL;
 	pthread_mutex_unlock(&s->lock);
 	return must;
 }

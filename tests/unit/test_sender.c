@@ -247,12 +247,40 @@ static void test_cleared_without_connection(void **state)
 	tear_down();
 }
 
+/* Behind a directory that waits to be sent: it is dropped at once, and the other one is sent. */
+static void test_cleared_behind(void **state)
+{
+	struct rut_stream_out out = {.now.in_seq = 5, .safe.in_seq = 5};
+
+	(void)state;
+	set_up();
+	__atomic_store_n(&down, 1, __ATOMIC_RELEASE);
+	record("a");
+	wait_until(&opens, 1);
+	record("b");
+	assert_int_equal(clear("c", 20000), 0);
+	assert_int_equal(get(&clears), 0);
+	pthread_mutex_lock(&sender->lock);
+	assert_int_equal(sender->waiting, 2 * PACKET);
+	sender->streams = &out;
+	pthread_mutex_unlock(&sender->lock);
+	mend_link();
+	wait_until(&sent, 2);
+	assert_int_equal(get(&ends), 1);
+	assert_int_equal(get(&clears), 0);
+	/* Packets that were dropped are not counted as missing. */
+	assert_int_equal(out.now.in_seq, 0);
+	sender->streams = NULL;
+	tear_down();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_cleared),
 		cmocka_unit_test(test_cleared_after_break),
 		cmocka_unit_test(test_cleared_without_connection),
+		cmocka_unit_test(test_cleared_behind),
 	};
 
 	return cmocka_run_group_tests_name("sender", tests, NULL, NULL);
