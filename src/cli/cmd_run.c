@@ -304,7 +304,7 @@ static int read_compiled(struct rut_run_data *d, const struct rut_buf *file,
 			 struct rut_script_program **ret, struct rut_err *err)
 {
 	int rc = rut_portable_read(ret, d->script.name, file->data, file->len, RUT_PORTABLE_RUN,
-				   err);
+				   d->script.unsafe, err);
 
 	if (rc)
 		return rc;

@@ -14,6 +14,7 @@
 #include "rut_config.h"
 #include "script/fact.h"
 #include "script/format.h"
+#include "script/portable_insns.h"
 #include "script/portable_type.h"
 #include "script/script.h"
 
@@ -32,7 +33,7 @@ struct header {
 	uint64_t digest, bytes;
 };
 
-enum { FORMAT = 1, INSNS_MAX = 1 << 20, BYTES_MAX = 1 << 26 };
+enum { FORMAT = 2, INSNS_MAX = 1 << 20, BYTES_MAX = 1 << 26 };
 
 /* What is read or written, and the types so far. */
 struct coder {
@@ -164,7 +165,6 @@ static void code_settings(struct coder *x)
 	rut_codec_u32(&x->c, &s->missing_probes);
 	rut_codec_text(&x->c, &s->trailer);
 	rut_codec_u32(&x->c, &p->opts.compat);
-	rut_codec_bool(&x->c, &p->opts.unsafe);
 	rut_codec_bool(&x->c, &p->opts.session);
 	rut_codec_u32(&x->c, &p->record_max);
 	rut_codec_u32(&x->c, &p->scratch_bytes);
@@ -472,6 +472,7 @@ static void code_prog(struct coder *x, struct rut_script_prog *prog)
 	for (uint32_t i = 0; i < prog->nfunctions; i++)
 		must(x, prog->functions[i] < n);
 	code_refs(x, prog);
+	must(x, x->c.writing || x->c.failed || rut_portable_insns_are_sane(prog));
 	rut_codec_u32(&x->c, &prog->type);
 	rut_codec_u32(&x->c, &prog->expected);
 	code_span(x, &prog->span);
@@ -624,8 +625,23 @@ static int check_header(const struct header *h, const char *name, const char *da
 	return 0;
 }
 
+/* Who runs the file permits that, not who has made it. */
+static int permit(struct rut_script_program *p, enum rut_portable_use use, bool unsafe,
+		  struct rut_err *err)
+{
+	p->opts.unsafe = unsafe;
+	if (unsafe || !rut_portable_is_unsafe(p))
+		return 0;
+	return rut_err_set(err, EPERM,
+			   "the compiled script '%s' runs commands, or acts on other processes or "
+			   "the kernel: %s",
+			   p->opts.name,
+			   use == RUT_PORTABLE_RUN ? "it needs --unsafe"
+						   : "it does not run in sessions");
+}
+
 int rut_portable_read(struct rut_script_program **ret, const char *name, const char *data,
-		      size_t len, enum rut_portable_use use, struct rut_err *err)
+		      size_t len, enum rut_portable_use use, bool unsafe, struct rut_err *err)
 {
 	struct header h = {0};
 	const char *at = data + sizeof(h), *end = data + len;
@@ -653,7 +669,13 @@ int rut_portable_read(struct rut_script_program **ret, const char *name, const c
 					   : "the compiled script '%s' does not run in sessions",
 				   name);
 	rc = rut_portable_decode(ret, name, at, bytes);
-	return rc == -ENOMEM ? rut_err_set(err, ENOMEM, "out of memory")
-	       : rc	     ? damaged(name, err)
-			     : 0;
+	if (rc)
+		return rc == -ENOMEM ? rut_err_set(err, ENOMEM, "out of memory")
+				     : damaged(name, err);
+	rc = permit(*ret, use, unsafe, err);
+	if (rc) {
+		rut_script_free(*ret);
+		*ret = NULL;
+	}
+	return rc;
 }

@@ -8,7 +8,7 @@
  * file has the lines that messages can cite.
  *
  *	uint8_t  magic[8]      "\x7fRBC\r\n\x1a\n"
- *	uint32_t format        1
+ *	uint32_t format        2
  *	uint32_t machine       EM_X86_64 ... of the registers that programs read
  *	char     version[32]   of rutile; another one may lay values out otherwise
  *	uint64_t digest        of what follows
@@ -50,10 +50,11 @@ int rut_portable_compile(struct rut_buf *out, const char *name, const char *text
 /*
  * The program of a file, as the compiler would have made it; what it takes for granted is not
  * looked up. 0, or -errno with one line: the file is damaged, of another version or machine, or has
- * no program of this use. `name` is used in messages, and borrowed.
+ * no program of this use, or (-EPERM) does what needs --unsafe, and `unsafe` is not set: the file
+ * itself cannot permit that. `name` is used in messages, and borrowed.
  */
 int rut_portable_read(struct rut_script_program **ret, const char *name, const char *data,
-		      size_t len, enum rut_portable_use use, struct rut_err *err);
+		      size_t len, enum rut_portable_use use, bool unsafe, struct rut_err *err);
 
 /* One program without the file around it, as fuzzers make them. */
 int rut_portable_decode(struct rut_script_program **ret, const char *name, const void *data,

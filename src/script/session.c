@@ -139,7 +139,8 @@ static int keep_params(struct rut_script_session *s, const char *const *params, 
 static int decode(struct rut_script_session *s, const char *file, size_t len,
 		  const struct rut_script_opts *opts, struct rut_err *err)
 {
-	int rc = rut_portable_read(&s->p, s->name, file, len, RUT_PORTABLE_SESSION, err);
+	int rc = rut_portable_read(&s->p, s->name, file, len, RUT_PORTABLE_SESSION, opts->unsafe,
+				   err);
 
 	if (rc)
 		return rc;

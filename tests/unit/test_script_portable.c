@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* Compiled scripts: what is written is what is read, and the numbers of the machine are changed. */
+#include <errno.h>
+#include <linux/bpf.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "ebpf/asm.h"
 #include "script/fact.h"
 #include "script/format.h"
 #include "script/portable.h"
@@ -23,17 +26,22 @@ static const char text[] =
 	"// nobody cites this line\n"
 	"interval:1s { clear(@a); for ($i : 0..3) { @n = $i; } }\n";
 
-static struct rut_script_program *compiled(void)
+static struct rut_script_program *compiled_of(const char *source)
 {
 	const struct rut_script_opts opts = {.name = "dir/some.bt", .portable = true};
 	struct rut_script_program *p = NULL;
 	struct rut_err err = RUT_ERR_INIT;
-	int rc = rut_script_compile(&p, text, strlen(text), &opts, &err);
+	int rc = rut_script_compile(&p, source, strlen(source), &opts, &err);
 
 	if (rc)
 		fprintf(stderr, "%s%s\n", err.msg, p ? p->src.messages.data : "");
 	assert_int_equal(rc, 0);
 	return p;
+}
+
+static struct rut_script_program *compiled(void)
+{
+	return compiled_of(text);
 }
 
 static struct rut_script_program *read_back(struct rut_script_program *p)
@@ -44,11 +52,12 @@ static struct rut_script_program *read_back(struct rut_script_program *p)
 
 	assert_int_equal(rut_portable_write(&file, programs), 0);
 	assert_true(rut_portable_is(file.data, file.len));
+	assert_int_equal(rut_portable_read(&ret, "f", file.data, file.len, RUT_PORTABLE_SESSION,
+					   false, &err),
+			 -ENOENT);
 	assert_int_equal(
-		rut_portable_read(&ret, "f", file.data, file.len, RUT_PORTABLE_SESSION, &err),
-		-ENOENT);
-	assert_int_equal(rut_portable_read(&ret, "f", file.data, file.len, RUT_PORTABLE_RUN, &err),
-			 0);
+		rut_portable_read(&ret, "f", file.data, file.len, RUT_PORTABLE_RUN, false, &err),
+		0);
 	return ret;
 }
 
@@ -145,12 +154,155 @@ static void test_bytes_without_a_digest_are_checked(void **state)
 	}
 }
 
+/* Reads a file whose first program has these instructions at its end, and the right digest. */
+static int read_with(const struct bpf_insn *insns, size_t n, bool unsafe, struct rut_err *err)
+{
+	struct rut_script_program *p = compiled(), *q = NULL;
+	struct rut_script_program *programs[RUT_PORTABLE_USES] = {p};
+	_cleanup_buf_ struct rut_buf file = RUT_BUF_INIT;
+	struct rut_script_prog *prog = &p->progs[0];
+	int rc;
+
+	prog->insns = realloc(prog->insns, (prog->ninsns + n) * sizeof(*insns));
+	prog->places = realloc(prog->places, (prog->ninsns + n) * sizeof(*prog->places));
+	assert_true(prog->insns && prog->places);
+	memcpy(prog->insns + prog->ninsns, insns, n * sizeof(*insns));
+	memset(prog->places + prog->ninsns, 0, n * sizeof(*prog->places));
+	prog->ninsns += n;
+	assert_int_equal(rut_portable_write(&file, programs), 0);
+	rut_script_free(p);
+	rc = rut_portable_read(&q, "f", file.data, file.len, RUT_PORTABLE_RUN, unsafe, err);
+	if (!rc) {
+		assert_int_equal(q->opts.unsafe, unsafe);
+		rut_script_free(q);
+	}
+	return rc;
+}
+
+static int read_call(uint8_t code, uint8_t src, int32_t helper, bool unsafe)
+{
+	const struct bpf_insn call = {.code = code, .src_reg = src & 15, .imm = helper};
+	struct rut_err err = RUT_ERR_INIT;
+
+	return read_with(&call, 1, unsafe, &err);
+}
+
+/* The permission is of who runs it, whatever the file says. */
+static void test_unsafe_helpers_need_permission(void **state)
+{
+	static const int32_t unsafe[] = {BPF_FUNC_send_signal, BPF_FUNC_send_signal_thread,
+					 BPF_FUNC_probe_write_user, BPF_FUNC_override_return};
+	const struct bpf_insn call = {.code = BPF_JMP | BPF_CALL, .imm = BPF_FUNC_send_signal};
+	struct rut_err err = RUT_ERR_INIT;
+
+	assert_int_equal(read_call(BPF_JMP | BPF_CALL, 0, BPF_FUNC_ktime_get_ns, false), 0);
+	for (size_t i = 0; i < sizeof(unsafe) / sizeof(*unsafe); i++) {
+		assert_int_equal(read_call(BPF_JMP | BPF_CALL, 0, unsafe[i], false), -EPERM);
+		assert_int_equal(read_call(BPF_JMP | BPF_CALL, 0, unsafe[i], true), 0);
+	}
+	assert_int_equal(read_with(&call, 1, false, &err), -EPERM);
+	assert_non_null(strstr(err.msg, "it needs --unsafe"));
+}
+
+/* Whatever scripts are compiled to is read: each kind of value calls helpers of its own. */
+static void test_helpers_of_scripts_are_read(void **state)
+{
+	struct rut_script_program *p = compiled_of(
+		"begin {\n"
+		"  @n[nsecs, nsecs(boot), nsecs(sw_tai), elapsed, jiffies, cpu, numaid, rand] = "
+		"1;\n"
+		"  @who[pid, tid, uid, gid, username, comm, cgroup, curtask.pid] = count();\n"
+		"  @stack[kstack, ustack(3)] = count(); @text[str(uptr(1)), str(kptr(2)), buf(3, 4)] = 1;\n"
+		"  @mem[*(int32 *)uptr(5), *(int64 *)kptr(6)] = 1; @t = strftime(\"%H\", nsecs);\n"
+		"  @sum = sum(2); if (@sum > 3) { delete(@one, 1); delete(@t); }\n"
+		"  for ($kv : @text) { print($kv.1); } @one[1] = 1; $i = 0; while ($i < 4) { $i++; }\n"
+		"}\n");
+	struct rut_script_program *q = read_back(p);
+
+	for (size_t i = 0; i < p->nprogs; i++)
+		assert_memory_equal(q->progs[i].insns, p->progs[i].insns,
+				    p->progs[i].ninsns * sizeof(struct bpf_insn));
+	rut_script_free(p);
+	rut_script_free(q);
+}
+
+/* Also with --unsafe: helpers that no script calls, functions of the kernel, and of the file. */
+static void test_other_calls_are_refused(void **state)
+{
+	static const int32_t other[] = {0,
+					-1,
+					BPF_FUNC_trace_printk,
+					BPF_FUNC_tail_call,
+					BPF_FUNC_perf_event_output,
+					BPF_FUNC_d_path,
+					BPF_FUNC_sys_bpf,
+					100000};
+
+	for (size_t i = 0; i < sizeof(other) / sizeof(*other); i++)
+		assert_int_equal(read_call(BPF_JMP | BPF_CALL, 0, other[i], true), -EBADMSG);
+	for (uint8_t src = 1; src < 4; src++)
+		assert_int_equal(read_call(BPF_JMP | BPF_CALL, src, BPF_FUNC_ktime_get_ns, true),
+				 -EBADMSG);
+	assert_int_equal(read_call(BPF_JMP | BPF_CALL | BPF_X, 0, BPF_FUNC_ktime_get_ns, true),
+			 -EBADMSG);
+	assert_int_equal(read_call(BPF_JMP32 | BPF_CALL, 0, BPF_FUNC_ktime_get_ns, true), -EBADMSG);
+}
+
+/* What is not replaced when it is loaded would be a descriptor of this process, or a kernel's. */
+static void test_loads_name_maps_of_the_file(void **state)
+{
+	struct bpf_insn load[2] = {{.code = BPF_LD | BPF_IMM | BPF_DW, .imm = 5}};
+	struct rut_err err = RUT_ERR_INIT;
+
+	assert_int_equal(read_with(load, 2, true, &err), 0);
+	for (uint8_t src = 1; src < 8; src++) {
+		load[0].src_reg = src & 15;
+		assert_int_equal(read_with(load, 2, true, &err), -EBADMSG);
+	}
+	/* Of one slot. */
+	load[0].src_reg = 0;
+	assert_int_equal(read_with(load, 1, true, &err), -EBADMSG);
+}
+
+/* A fact or a descriptor in a place of another kind would make another call of a call. */
+static void test_numbers_are_in_their_places(void **state)
+{
+	struct rut_script_program *p, *programs[RUT_PORTABLE_USES] = {NULL}, *q;
+
+	for (int relo = 0; relo < 2; relo++) {
+		_cleanup_buf_ struct rut_buf file = RUT_BUF_INIT;
+		struct rut_err err = RUT_ERR_INIT;
+		struct rut_script_prog *prog;
+		uint32_t call = 0;
+
+		p = programs[0] = compiled();
+		prog = &p->progs[0];
+		while (prog->insns[call].code != (BPF_JMP | BPF_CALL))
+			call++;
+		assert_true(prog->nrelos && prog->nmap_refs);
+		if (relo)
+			prog->relos[0].insn = call;
+		else
+			prog->map_refs[0].insn = call;
+		assert_int_equal(rut_portable_write(&file, programs), 0);
+		assert_int_equal(rut_portable_read(&q, "f", file.data, file.len, RUT_PORTABLE_RUN,
+						   true, &err),
+				 -EBADMSG);
+		rut_script_free(p);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_what_is_written_is_read),
 		cmocka_unit_test(test_numbers_of_the_machine_are_changed),
 		cmocka_unit_test(test_bytes_without_a_digest_are_checked),
+		cmocka_unit_test(test_unsafe_helpers_need_permission),
+		cmocka_unit_test(test_helpers_of_scripts_are_read),
+		cmocka_unit_test(test_other_calls_are_refused),
+		cmocka_unit_test(test_loads_name_maps_of_the_file),
+		cmocka_unit_test(test_numbers_are_in_their_places),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
