@@ -242,24 +242,40 @@ static void code_sites(struct coder *x)
 
 /* ---- Actions ---- */
 
+/*
+ * A type of the action's own, with room for `n` keys behind the fields: the file may refer to the
+ * same type elsewhere, where there are fewer or none. NULL: out of memory.
+ */
+static struct rut_type *own_type(struct coder *x, const struct rut_type *args, size_t n)
+{
+	struct rut_type *own = rut_arena_alloc(x->c.arena, sizeof(*own));
+	struct rut_type_field *fields =
+		rut_arena_alloc(x->c.arena, (n + args->nfields) * sizeof(*fields));
+
+	if (!own || !fields)
+		return NULL;
+	if (args->nfields)
+		memcpy(fields, args->fields, args->nfields * sizeof(*fields));
+	*own = *args;
+	own->fields = fields;
+	return own;
+}
+
 /* The keys of p99(@x[key]) are behind the fields that are shown. */
 static void code_quantiles(struct coder *x, struct rut_script_action *a)
 {
 	struct rut_script_quantile *list = (struct rut_script_quantile *)(uintptr_t)a->quantiles;
-	struct rut_type *args = (struct rut_type *)(uintptr_t)a->args;
+	const struct rut_type *args = a->args;
 	size_t n = a->nquantiles;
 
 	rut_codec_count(&x->c, &n, 16);
 	if (!x->c.writing && n) {
-		struct rut_type_field *fields = rut_arena_alloc(
-			x->c.arena, (n + (args ? args->nfields : 0) + 1) * sizeof(*fields));
-
+		args = args && !x->c.failed ? own_type(x, args, n) : NULL;
 		list = rut_arena_alloc(x->c.arena, n * sizeof(*list));
-		must(x, fields && list && args);
+		must(x, list && args);
 		if (x->c.failed)
 			return;
-		memcpy(fields, args->fields, args->nfields * sizeof(*fields));
-		args->fields = fields;
+		a->args = args;
 		a->quantiles = list;
 		a->nquantiles = (uint32_t)n;
 	}

@@ -212,10 +212,12 @@ static void test_helpers_of_scripts_are_read(void **state)
 		"  @n[nsecs, nsecs(boot), nsecs(sw_tai), elapsed, jiffies, cpu, numaid, rand] = "
 		"1;\n"
 		"  @who[pid, tid, uid, gid, username, comm, cgroup, curtask.pid] = count();\n"
-		"  @stack[kstack, ustack(3)] = count(); @text[str(uptr(1)), str(kptr(2)), buf(3, 4)] = 1;\n"
+		"  @stack[kstack, ustack(3)] = count(); @text[str(uptr(1)), str(kptr(2)), buf(3, "
+		"4)] = 1;\n"
 		"  @mem[*(int32 *)uptr(5), *(int64 *)kptr(6)] = 1; @t = strftime(\"%H\", nsecs);\n"
 		"  @sum = sum(2); if (@sum > 3) { delete(@one, 1); delete(@t); }\n"
-		"  for ($kv : @text) { print($kv.1); } @one[1] = 1; $i = 0; while ($i < 4) { $i++; }\n"
+		"  for ($kv : @text) { print($kv.1); } @one[1] = 1; $i = 0; while ($i < 4) { $i++; "
+		"}\n"
 		"}\n");
 	struct rut_script_program *q = read_back(p);
 
@@ -292,6 +294,34 @@ static void test_numbers_are_in_their_places(void **state)
 	}
 }
 
+/* Of actions that refer to the same type, each has the keys of its own quantiles. */
+static void test_quantiles_have_keys_of_their_own(void **state)
+{
+	struct rut_script_program *p =
+		compiled_of("begin { @l[1] = lhist(3, 0, 100, 10); @l[2] = lhist(4, 0, 100, 10);\n"
+			    "  printf(\"%d %d\\n\", p99(@l[1]), p50(@l[2]));\n"
+			    "  printf(\"%d %d\\n\", p90(@l[1]), 2); }\n");
+	struct rut_script_program *q;
+
+	assert_int_equal(p->nactions, 2);
+	assert_int_equal(p->actions[0].nquantiles, 2);
+	assert_int_equal(p->actions[1].nquantiles, 1);
+	p->actions[1].args = p->actions[0].args;
+	q = read_back(p);
+	for (size_t i = 0; i < 2; i++) {
+		const struct rut_type *was = p->actions[i].args, *is = q->actions[i].args;
+
+		assert_int_equal(q->actions[i].nquantiles, p->actions[i].nquantiles);
+		assert_int_equal(is->nfields, was->nfields);
+		for (size_t k = 0; k < q->actions[i].nquantiles; k++)
+			assert_int_equal(is->fields[is->nfields + k].offset,
+					 was->fields[was->nfields + k].offset);
+	}
+	assert_ptr_not_equal(q->actions[0].args->fields, q->actions[1].args->fields);
+	rut_script_free(p);
+	rut_script_free(q);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -303,6 +333,7 @@ int main(void)
 		cmocka_unit_test(test_other_calls_are_refused),
 		cmocka_unit_test(test_loads_name_maps_of_the_file),
 		cmocka_unit_test(test_numbers_are_in_their_places),
+		cmocka_unit_test(test_quantiles_have_keys_of_their_own),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
