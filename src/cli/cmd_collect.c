@@ -25,7 +25,8 @@ enum {
 	OPT_REPLICAS,
 	OPT_STREAM_SIZE,
 	OPT_ACK,
-	OPT_LIVE
+	OPT_LIVE,
+	OPT_NO_CLEAR
 };
 
 static const struct rut_opt options[] = {
@@ -46,6 +47,8 @@ static const struct rut_opt options[] = {
 	 OPT_FREE},
 	{"message-time", "TIME", "time limit for a message, plus 16 s for each MiB (default 30s)",
 	 OPT_TIME},
+	{"disallow-clear", NULL, "do not delete what was received when a sender clears its session",
+	 OPT_NO_CLEAR},
 	{"group", "NAME", "NATS: collectors with the same NAME share the work (default collect)",
 	 OPT_GROUP},
 	{"replicas", "N", "NATS: replicas of a newly created stream (default 1)", OPT_REPLICAS},
@@ -139,6 +142,9 @@ static int set_option(const struct rut_cmd *cmd, struct collect *c, int id, cons
 	case OPT_TLS:
 		c->conf.tls = value;
 		return 0;
+	case OPT_NO_CLEAR:
+		l->no_clear = true;
+		return 0;
 	case OPT_GROUP:
 		c->nats.group = value;
 		return 0;
@@ -182,6 +188,7 @@ static bool is_foreign(int id, bool is_nats)
 	case OPT_STREAMS:
 	case OPT_SESSIONS:
 	case OPT_TIME:
+	case OPT_NO_CLEAR:
 		return is_nats;
 	case OPT_GROUP:
 	case OPT_REPLICAS:

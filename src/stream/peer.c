@@ -237,7 +237,9 @@ static int do_number(struct rut_peer *p, uint32_t command, const void *data, siz
 		rut_relay_put_exists_reply(out, RUT_RELAY_OK,
 					   rut_store_has_chunk(p->session, number));
 	else if (command == RUT_RELAY_GET_CONFIG)
-		rut_relay_put_config_reply(out, RUT_RELAY_OK, RUT_RELAY_CLEAR_ALLOWED);
+		rut_relay_put_config_reply(out, RUT_RELAY_OK,
+					   rut_store_may_clear(p->store) ? RUT_RELAY_CLEAR_ALLOWED
+									 : 0);
 	else
 		rut_relay_put_status(out, command == RUT_RELAY_END_PENDING ? 0 : RUT_RELAY_OK);
 	return 0;

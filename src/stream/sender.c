@@ -196,7 +196,7 @@ int rut_sender_clearable(struct rut_sender *s, struct rut_err *err)
 	set_lock(s, false);
 	return refused ? rut_err_set(err, ENOTSUP,
 				     "the collector does not let traces be cleared: it is older "
-				     "than 2.12, or forbids it (lttng-relayd --disallow-clear)")
+				     "than 2.12, or forbids it (--disallow-clear)")
 		       : 0;
 }
 

@@ -27,6 +27,7 @@ struct rut_store_limits {
 	uint32_t streams;		/* of one session */
 	uint32_t sessions, connections; /* of one client at a time */
 	uint64_t free_bytes;		/* of the disk, below which nothing is taken */
+	bool no_clear;			/* no producer can have deleted what it has sent */
 };
 
 /* Opens DIR, which is made when it does not exist. */
@@ -75,6 +76,7 @@ int rut_store_pending(const struct rut_store_session *ss, uint64_t handle, uint6
 int rut_store_chunk(struct rut_store_session *ss, const struct rut_relay_chunk *c);
 int rut_store_rotate(struct rut_store_session *ss, const struct rut_relay_rotation *r);
 int rut_store_close_chunk(struct rut_store_session *ss, const struct rut_relay_chunk_end *c);
+bool rut_store_may_clear(const struct rut_store *s);
 bool rut_store_has_chunk(const struct rut_store_session *ss, uint64_t id);
 int rut_store_close_stream(struct rut_store_session *ss, uint64_t handle);
 

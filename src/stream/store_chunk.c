@@ -161,10 +161,17 @@ static int clear_old(struct rut_store_session *ss, uint64_t id)
 	return ss->kept ? 0 : leave_archive(ss, archives);
 }
 
+bool rut_store_may_clear(const struct rut_store *s)
+{
+	return !s->limits.no_clear;
+}
+
 int rut_store_close_chunk(struct rut_store_session *ss, const struct rut_relay_chunk_end *c)
 {
 	if (!ss->has_chunk)
 		return -ENOENT;
+	if (c->how == RUT_RELAY_CLOSE_DELETE && !rut_store_may_clear(ss->store))
+		return -EPERM;
 	/* Producers ask until a closed one does not exist any more. */
 	if (c->id == ss->chunk) {
 		ss->chunk_closed = true;

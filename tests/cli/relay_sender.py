@@ -252,4 +252,50 @@ def stored_senders():
         assert at == len(got), number
 
 
+MOVE, DELETE = 0, 2
+
+
+def end_chunk(s, ident, how):
+    s.sendall(cmd(20, struct.pack(">QQBI", ident, 1, 1, how)))
+    status, length = struct.unpack(">II", read(s, 8))
+    read(s, length)
+    return status
+
+
+def clear_allowed(s):
+    s.sendall(cmd(22, struct.pack(">Q", 0)))
+    status, flags = struct.unpack(">IQ", read(s, 12))
+    assert status == OK and flags in (0, 1), (status, flags)
+    return flags == 1
+
+
+def stored(what):
+    return sorted(path.split("/", 4)[-1] for path in glob.glob(f"in/dir/h/{what}-*/**/x", recursive=True))
+
+
+def clear():
+    s, d, handle = store("clear", [b"first"])
+    assert clear_allowed(s)
+    assert end_chunk(s, 0, MOVE) == OK and chunk(s, 1) == OK and chunk(s, 2) == OK
+    assert end_chunk(s, 1, DELETE) == OK
+    assert end_chunk(s, 2, DELETE) == OK
+    assert stored("clear") == ["archives/1/kernel/x"], stored("clear")
+    s, d, handle = store("all", [b"first"])
+    assert chunk(s, 1) == OK and end_chunk(s, 0, DELETE) == OK
+    assert stored("all") == [], stored("all")
+
+
+def no_clear():
+    for ident in (0, 1):
+        s, d, handle = store(f"kept{ident}", [b"first"])
+        assert not clear_allowed(s)
+        assert chunk(s, 1) == OK
+        assert end_chunk(s, ident, DELETE) != OK
+        assert closed(s)
+        assert stored(f"kept{ident}") == ["archives/1/kernel/x"], stored(f"kept{ident}")
+    s, d, handle = store("last", [b"first"])
+    assert end_chunk(s, 0, DELETE) != OK
+    assert stored("last") == ["kernel/x"], stored("last")
+
+
 globals()[sys.argv[2]]()

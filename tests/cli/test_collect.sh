@@ -107,6 +107,21 @@ test_free() {
   find in/dir -type f | not grep .
 }
 
+# What a sender clears is deleted, and a chunk before it stays; with --disallow-clear all stays.
+test_clear() {
+  collect
+  sender clear
+  end_collect
+  contained
+}
+test_no_clear() {
+  collect --disallow-clear
+  sender no_clear
+  end_collect
+  not "$RUTILE" collect --disallow-clear nats://127.0.0.1:1/S in/dir 2>err
+  grep -q -- '--disallow-clear is not for NATS' err
+}
+
 test_usage() {
   not "$RUTILE" collect 2>err
   grep -q 'the directory is missing' err
@@ -228,5 +243,7 @@ t_case "a disk that is nearly full takes nothing" test_free
 t_case "a full disk: the sender's spool waits for room, and nothing is missing" test_full
 t_case "the same with --min-free" test_full_reserve
 t_case "the same by NATS" test_full_nats
+t_case "what a sender clears is deleted" test_clear
+t_case "nothing is deleted when that is not allowed" test_no_clear
 t_case "a command line that is wrong is refused" test_usage
 t_done
