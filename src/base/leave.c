@@ -2,7 +2,6 @@
 #include "base/leave.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
@@ -19,15 +18,23 @@ static int by_number(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* Closes all but these, which are sorted. */
-static void close_others(const int *fds, size_t n)
+/* Closes all but these, which are sorted, and `last`, unless that is -1. */
+static void close_others(const int *fds, size_t n, int last)
 {
 	unsigned next = 0;
 
-	for (size_t i = 0; i < n; i++) {
-		if ((unsigned)fds[i] > next)
-			syscall(SYS_close_range, next, fds[i] - 1, 0);
-		next = (unsigned)fds[i] + 1;
+	for (size_t i = 0; i < n || last >= 0;) {
+		int kept;
+
+		if (last >= 0 && (i == n || last < fds[i])) {
+			kept = last;
+			last = -1;
+		} else {
+			kept = fds[i++];
+		}
+		if ((unsigned)kept > next)
+			syscall(SYS_close_range, next, kept - 1, 0);
+		next = (unsigned)kept + 1;
 	}
 	syscall(SYS_close_range, next, ~0u, 0);
 }
@@ -38,25 +45,15 @@ static _Noreturn void be_left_behind(int *fds, size_t n, int last)
 	setsid();
 	if (chdir("/"))
 		_exit(1);
-	/* Behind all others, so that it is the last of the sorted ones. */
-	if (last >= 0)
-		last = fcntl(last, F_DUPFD, fds[n - 1] + 1);
-	if (last >= 0) {
-		if (last > fds[n - 1] + 1)
-			syscall(SYS_close_range, fds[n - 1] + 1, last - 1, 0);
-		syscall(SYS_close_range, last + 1, ~0u, 0);
-		for (size_t i = 0, next = 0; i < n; next = (size_t)fds[i++] + 1)
-			if ((size_t)fds[i] > next)
-				syscall(SYS_close_range, next, fds[i] - 1, 0);
-	} else {
-		close_others(fds, n);
-	}
+	close_others(fds, n, last);
 	/* Whoever closes a descriptor last waits for the kernel: the caller has closed them by
 	 * then. */
 	poll(NULL, 0, CALLER_MS);
 	/* One by one: the kernel closes those of a process that exits in an order of its own. */
 	for (size_t i = 0; i < n; i++)
 		close(fds[i]);
+	if (last >= 0)
+		close(last);
 	_exit(0);
 }
 

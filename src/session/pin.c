@@ -437,13 +437,14 @@ static void take_guest_link(const char *path, const char *name, void *arg)
 
 	more = fd < 0 ? NULL : reallocarray(left->fds, left->n + 1, sizeof(*more));
 	if (!more) {
-		/* It is waited for, as the session's own. */
+		/* It stays pinned, and is waited for, as the session's own. */
 		if (fd >= 0)
 			close(fd);
 		return;
 	}
 	left->fds = more;
 	left->fds[left->n++] = fd;
+	unlink(path);
 }
 
 /* Another process closes them, and has the lock until then. */
@@ -467,12 +468,11 @@ static void leave_guest_links(const char *session)
 		setrlimit(RLIMIT_NOFILE, &files);
 	}
 	each_pin(session, "link_" RUT_GUEST_LINKS, take_guest_link, &left);
-	if (left.n)
-		each_pin(session, "link_" RUT_GUEST_LINKS, unlink_pin, NULL);
 	rut_leave_behind(left.fds, left.n, lock);
-	close(lock);
+	/* Before the lock: without the other process they are detached here. */
 	for (size_t i = 0; i < left.n; i++)
 		close(left.fds[i]);
+	close(lock);
 	free(left.fds);
 }
 

@@ -6,10 +6,13 @@
 #include <fcntl.h>
 #include <fnmatch.h>
 #include <locale.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/procfs.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -21,6 +24,7 @@
 #include "base/file.h"
 #include "base/glob.h"
 #include "base/hash.h"
+#include "base/leave.h"
 #include "base/logfile.h"
 #include "base/maps.h"
 #include "base/parse.h"
@@ -509,6 +513,40 @@ static void test_globs_of_expressions(void **state)
 	assert_true(rut_glob("ab*zzz", 3, "abc", 2, RUT_GLOB_SHELL));
 }
 
+/* Also where no descriptor with a higher number than those of the others can be had. */
+static void test_the_last_descriptor_is_closed_last(void **state)
+{
+	char path[] = "/tmp/rut-leave-XXXXXX";
+	int ends[2], fds[1], again, lock = mkstemp(path);
+	struct pollfd end = {.events = POLLIN};
+	struct rlimit files, few;
+	bool early = false, ended = false;
+
+	again = open(path, O_RDONLY | O_CLOEXEC);
+	assert_true(lock >= 0 && again >= 0 && !unlink(path));
+	assert_int_equal(flock(lock, LOCK_EX), 0);
+	assert_int_equal(pipe(ends), 0);
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &files), 0);
+	fds[0] = fcntl(ends[1], F_DUPFD, 200);
+	assert_int_equal(fds[0], 200);
+	close(ends[1]);
+	few = (struct rlimit){201, files.rlim_max};
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+	rut_leave_behind(fds, 1, lock);
+	setrlimit(RLIMIT_NOFILE, &files);
+	close(fds[0]);
+	close(lock);
+	end.fd = ends[0];
+	for (uint64_t until = rut_now_ms() + 10000; !ended && rut_now_ms() < until;) {
+		ended = !flock(again, LOCK_EX | LOCK_NB);
+		early = ended && poll(&end, 1, 0) != 1;
+	}
+	assert_true(ended);
+	assert_false(early);
+	close(again);
+	close(ends[0]);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -531,6 +569,7 @@ int main(void)
 		cmocka_unit_test(test_durations_have_units),
 		cmocka_unit_test(test_sizes_are_powers_of_1024),
 		cmocka_unit_test(test_seconds_are_exact),
+		cmocka_unit_test(test_the_last_descriptor_is_closed_last),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
