@@ -9,6 +9,7 @@
 
 #include "cli/cmd.h"
 #include "cli/record_ruby.h"
+#include "cli/record_script.h"
 #include "session/session.h"
 
 enum {
@@ -105,8 +106,8 @@ struct rut_record_opts {
 	pid_t pids[RUT_PIDS_MAX];
 	size_t npids;
 	struct rut_record_ruby ruby;
-	char script[RUT_PATH_MAX];	 /* a file, or the name of an installed script; "": none */
-	struct rut_words script_targets; /* Ruby processes of its probes; words owned */
+	char script[RUT_PATH_MAX]; /* a file, or the name of an installed script; "": none */
+	struct rut_script_targets script_targets; /* Ruby processes of its probes */
 	bool events_given;
 	bool flight;
 };

@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 
 #include "cli/ruby_opts.h"
@@ -20,13 +21,24 @@ struct rut_script_session;
  */
 int rut_cli_record_script_set(const struct rut_cmd *cmd, char *to, size_t size, const char *value);
 
+/* The processes of probes of Ruby, as they were named. */
+struct rut_script_targets {
+	struct rut_words words; /* owned */
+	uint64_t *starts;	/* by word: when the process of that PID was started; owned */
+	struct rut_words told;	/* why some are left out, to be said once; owned */
+	bool begun;		/* they were looked for */
+};
+
 /* Compiles and loads it for a session; what the compiler says is printed. 0 or -errno. */
 int rut_cli_record_script_load(struct rut_script_session **ret, const char *path, bool flight,
-			       const struct rut_words *targets, struct rut_err *err);
+			       struct rut_script_targets *targets, struct rut_err *err);
 
-/* Takes one of `targets`: the processes of probes of Ruby. 0 or RUT_EXIT_FAIL. */
-int rut_cli_record_script_target(struct rut_words *targets, const char *value);
-void rut_cli_record_script_fini(struct rut_words *targets);
+/*
+ * Takes one more. A PID means the process that has it now: another one that gets it later has
+ * nothing to do with the session. 0 or RUT_EXIT_FAIL.
+ */
+int rut_cli_record_script_target(struct rut_script_targets *targets, const char *value);
+void rut_cli_record_script_fini(struct rut_script_targets *targets);
 
 /*
  * The script of a session, to be freed, and what adds its part to a snapshot. NULL: it has none, or

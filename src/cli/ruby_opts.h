@@ -54,6 +54,9 @@ struct rut_ruby_opts {
 	bool c_calls, json, try_newer;
 	const char *output;
 	uint64_t duration_ns; /* 0: until stopped */
+	/* Says why one of those that a name means is left out; NULL: as a warning. */
+	void (*tell)(void *arg, const char *why);
+	void *tell_arg;
 };
 
 void rut_cli_ruby_opts_fini(struct rut_ruby_opts *o);

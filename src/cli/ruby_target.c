@@ -156,7 +156,10 @@ static int find_name(struct rut_targets *t, const struct rut_ruby_procs *all, co
 			continue;
 		if (!found)
 			return rut_err_set(err, EPERM, "%s", p->why_not);
-		rut_warn("%s", p->why_not);
+		if (t->tell)
+			t->tell(t->tell_arg, p->why_not);
+		else
+			rut_warn("%s", p->why_not);
 	}
 	return rc;
 }
@@ -241,7 +244,8 @@ int rut_cli_targets_find(struct rut_targets *ret, const struct rut_ruby_opts *o,
 {
 	int rc;
 
-	*ret = (struct rut_targets){.try_newer = o->try_newer};
+	*ret = (struct rut_targets){
+		.try_newer = o->try_newer, .tell = o->tell, .tell_arg = o->tell_arg};
 	rc = o->command ? find_command(ret, o->command) : find_words(ret, &o->targets, err);
 	if (rc == -ENOMEM)
 		return rut_err_set(err, ENOMEM, "out of memory");

@@ -17,6 +17,8 @@ struct rut_targets {
 	struct rut_words not_paths;
 	bool try_newer; /* those with an unreleased Ruby are not refused */
 	char *title;	/* owned; for people: "puma: cluster [shop] (PID 17)" */
+	void (*tell)(void *arg, const char *why); /* as in struct rut_ruby_opts */
+	void *tell_arg;
 };
 
 /*
