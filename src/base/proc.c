@@ -60,6 +60,53 @@ bool rut_proc_is_zombie(pid_t pid)
 	       state == 'Z' && threads <= 1;
 }
 
+/* Has this file of a group that word? */
+static bool group_says(const char *root, const char *group, int len, const char *file,
+		       const char *word)
+{
+	_cleanup_buf_ struct rut_buf b = RUT_BUF_INIT;
+	char path[4200];
+
+	snprintf(path, sizeof(path), "%s%.*s/%s", root, len, group, file);
+	return !rut_buf_read_file(&b, path, 4096) && b.data && strstr(b.data, word);
+}
+
+static bool is_frozen(pid_t pid)
+{
+	_cleanup_buf_ struct rut_buf b = RUT_BUF_INIT;
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%d/cgroup", pid);
+	if (rut_buf_read_file(&b, path, 65536) < 0 || !b.data)
+		return false;
+	for (const char *l = b.data; *l; l += strcspn(l, "\n"), l += *l == '\n') {
+		const char *group = memchr(l, '/', strcspn(l, "\n"));
+		int len = group ? (int)strcspn(group, "\n") : 0;
+
+		if (!group)
+			continue;
+		if (!strncmp(l, "0::", 3) &&
+		    (group_says("/sys/fs/cgroup", group, len, "cgroup.events", "frozen 1") ||
+		     group_says("/sys/fs/cgroup/unified", group, len, "cgroup.events", "frozen 1")))
+			return true;
+		l += strcspn(l, ":");
+		if (!strncmp(l, ":freezer:", 9) &&
+		    group_says("/sys/fs/cgroup/freezer", group, len, "freezer.state", "FROZEN"))
+			return true;
+	}
+	return false;
+}
+
+bool rut_proc_is_halted(pid_t pid)
+{
+	_cleanup_buf_ struct rut_buf b = RUT_BUF_INIT;
+	const char *p = read_stat(pid, &b);
+	char state;
+
+	return p && sscanf(p, " %c", &state) == 1 &&
+	       (state == 'T' || state == 't' || is_frozen(pid));
+}
+
 pid_t rut_proc_own_pid(pid_t pid)
 {
 	_cleanup_buf_ struct rut_buf b = RUT_BUF_INIT;

@@ -17,6 +17,9 @@ uint64_t rut_proc_start(pid_t pid);
 /* Has it ended with all its threads, and waits for its parent? */
 bool rut_proc_is_zombie(pid_t pid);
 
+/* Is it stopped by a signal or a debugger, or frozen by its cgroup: does it run nothing? */
+bool rut_proc_is_halted(pid_t pid);
+
 /* The number that it has in its own PID namespace, where getpid() returns it; 0: it has exited. */
 pid_t rut_proc_own_pid(pid_t pid);
 

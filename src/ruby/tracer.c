@@ -160,14 +160,21 @@ bool rut_tracer_settled(const struct rut_tracer *t)
 	return !rut_tracer_unsettled(t);
 }
 
+bool rut_tracer_has(const struct rut_tracer *t, pid_t pid)
+{
+	for (size_t i = 0; i < t->count; i++)
+		if (t->tracees[i]->pid == pid && !t->tracees[i]->exited)
+			return true;
+	return false;
+}
+
 int rut_tracer_attach(struct rut_tracer *t, pid_t pid, bool tree, struct rut_err *err)
 {
 	struct rut_tracee *p;
 	int r;
 
-	for (size_t i = 0; i < t->count; i++)
-		if (t->tracees[i]->pid == pid && !t->tracees[i]->exited)
-			return 0;
+	if (rut_tracer_has(t, pid))
+		return 0;
 	r = rut_tracee_open(&p, t, pid, true, err);
 	if (r < 0)
 		return r;

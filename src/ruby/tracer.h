@@ -120,6 +120,9 @@ void rut_tracer_free(struct rut_tracer *t);
  */
 int rut_tracer_attach(struct rut_tracer *t, pid_t pid, bool tree, struct rut_err *err);
 
+/* Is it attached to this process? */
+bool rut_tracer_has(const struct rut_tracer *t, pid_t pid);
+
 /*
  * Is everything that was attached to counted by now? In a very large application hooks are set for
  * a while yet after rut_tracer_attach() returns; what has one counts already.

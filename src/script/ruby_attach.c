@@ -372,6 +372,11 @@ int rut_script_tracer_attach(struct rut_script_tracer *t, pid_t pid, struct rut_
 	return rut_tracer_attach(t->tracer, pid, true, err);
 }
 
+bool rut_script_tracer_has(const struct rut_script_tracer *t, pid_t pid)
+{
+	return rut_tracer_has(t->tracer, pid);
+}
+
 bool rut_script_tracer_settled(const struct rut_script_tracer *t)
 {
 	return !rut_tracer_unsettled(t->tracer);

@@ -37,6 +37,7 @@ void rut_script_tracer_free(struct rut_script_tracer *t);
 
 /* Attaches to one more process and what it starts; to one that is attached to already: nothing. */
 int rut_script_tracer_attach(struct rut_script_tracer *t, pid_t pid, struct rut_err *err);
+bool rut_script_tracer_has(const struct rut_script_tracer *t, pid_t pid);
 
 /* Have all processes all of their hooks? */
 bool rut_script_tracer_settled(const struct rut_script_tracer *t);

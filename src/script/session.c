@@ -35,6 +35,7 @@ void rut_script_session_free(struct rut_script_session *s)
 	if (s->nowhere)
 		fclose(s->nowhere);
 	free(s->next_ns);
+	free(s->misses);
 	free(s->text);
 	rut_buf_fini(&s->file);
 	free(s->params_text);

@@ -19,6 +19,14 @@ struct rut_script_symbols;
 struct rut_script_trace;
 struct rut_script_tracer;
 
+/* A process that could not be attached to. */
+struct rut_script_miss {
+	pid_t pid;
+	uint32_t fails;
+	uint64_t start, next_ms; /* when it was started; when it is tried again */
+	bool never;		 /* it is not */
+};
+
 struct rut_script_session {
 	struct rut_script_program *p; /* owned */
 	char *text, *params_text;     /* owned */
@@ -45,6 +53,8 @@ struct rut_script_session {
 	int (*find)(void *arg, pid_t **ret_pids, size_t *ret_n, struct rut_err *err);
 	void *find_arg;
 	uint64_t looked_ms;
+	struct rut_script_miss *misses; /* owned */
+	size_t nmisses;
 };
 
 /* session.c: a session of that name, empty; NULL: no memory. */

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
+#include "base/proc.h"
 #include "script/load.h"
 #include "script/ruby.h"
 #include "script/ruby_attach.h"
@@ -16,32 +17,123 @@
 
 enum {
 	LOOK_MS = 1000, /* for processes that have come */
-	SETTLE_MS = 2000
+	SETTLE_MS = 2000,
+	SLOW_MS = 100,	  /* an attempt that was one */
+	RETRY_MS = 60000, /* between attempts at most, after */
+	LAST_WAITS = 6	  /* doubled ones */
 };
 
-/* Attaches to the processes that there are; to those that it is attached to nothing happens. */
-static int attach_rubies(struct rut_script_session *s, struct rut_err *err)
+static struct rut_script_miss *find_miss(struct rut_script_session *s, pid_t pid)
 {
-	struct rut_err first = RUT_ERR_INIT;
+	for (size_t i = 0; i < s->nmisses; i++)
+		if (s->misses[i].pid == pid)
+			return &s->misses[i];
+	return NULL;
+}
+
+/* Those that have ended are forgotten: another process may have the number. */
+static void forget_ended(struct rut_script_session *s)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < s->nmisses; i++)
+		if (rut_proc_start(s->misses[i].pid) == s->misses[i].start)
+			s->misses[n++] = s->misses[i];
+	s->nmisses = n;
+}
+
+/* To wait does not help against it. */
+static bool is_final(int rc)
+{
+	return rc == -ENOTSUP || rc == -EPERM || rc == -EPROTO;
+}
+
+/* Of attach_ruby(): nothing was tried. */
+enum { HALTED = 1 };
+
+/* Says it once of each process, if `tell`. */
+static void note_miss(struct rut_script_session *s, pid_t pid, int rc, const struct rut_err *why,
+		      bool tell)
+{
+	struct rut_script_miss *m = find_miss(s, pid), *more;
+	bool fresh = false;
+
+	if (!m) {
+		more = reallocarray(s->misses, s->nmisses + 1, sizeof(*more));
+		if (!more)
+			return;
+		s->misses = more;
+		m = &more[s->nmisses++];
+		*m = (struct rut_script_miss){.pid = pid, .start = rut_proc_start(pid)};
+		fresh = true;
+	}
+	if (tell && (fresh || (is_final(rc) && !m->never)))
+		rut_warn("the script's Ruby probes are not in process %d%s: %s", pid,
+			 is_final(rc) ? "" : " yet", why->msg);
+	m->never = is_final(rc);
+	/* That it is stopped is seen without waiting for it. */
+	m->next_ms = rc == HALTED
+			     ? 0
+			     : rut_now_ms() + (m->fails < LAST_WAITS ? (uint64_t)LOOK_MS << m->fails
+								     : RETRY_MS);
+	m->fails += rc != HALTED;
+}
+
+static int attach_ruby(struct rut_script_session *s, pid_t pid, struct rut_err *err)
+{
+	/* The tracer would wait for it, and the session's rings for the tracer. */
+	if (!rut_proc_is_halted(pid))
+		return rut_script_tracer_attach(s->tracer, pid, err);
+	rut_err_set(err, EBUSY, "process %d is stopped (kill -CONT %d) or its cgroup is frozen",
+		    pid, pid);
+	return HALTED;
+}
+
+/*
+ * Attaches to the processes that there are; to those that it is attached to nothing happens. The
+ * first time it fails when there are some and none can be attached to; later those are tried again,
+ * ever more rarely, because the session's rings are not read meanwhile.
+ */
+static int attach_rubies(struct rut_script_session *s, bool first, struct rut_err *err)
+{
+	struct rut_err failed = RUT_ERR_INIT;
 	_cleanup_free_ pid_t *pids = NULL;
 	size_t n = 0, attached = 0;
 	int rc = s->find(s->find_arg, &pids, &n, err);
 
 	s->looked_ms = rut_now_ms();
+	forget_ended(s);
 	if (rc)
 		return rc;
 	for (size_t i = 0; i < n; i++) {
+		struct rut_script_miss *m = find_miss(s, pids[i]);
 		struct rut_err why = RUT_ERR_INIT;
+		uint64_t begun = rut_now_ms();
 
-		if (!rut_script_tracer_attach(s->tracer, pids[i], &why))
+		if (rut_script_tracer_has(s->tracer, pids[i])) {
 			attached++;
-		else if (!first.code)
-			first = why;
+			continue;
+		}
+		if (m && (m->never || begun < m->next_ms))
+			continue;
+		rc = attach_ruby(s, pids[i], &why);
+		if (!rc) {
+			attached++;
+			if (m)
+				*m = s->misses[--s->nmisses];
+			continue;
+		}
+		note_miss(s, pids[i], rc, &why, !first || n > 1);
+		if (!failed.code)
+			failed = why;
+		/* What is in the rings comes before the next one. */
+		if (!first && rut_now_ms() - begun >= SLOW_MS)
+			break;
 	}
-	if (attached || !n)
+	if (!first || attached || !n)
 		return 0;
-	*err = first;
-	return -first.code;
+	*err = failed;
+	return -failed.code;
 }
 
 /* Finds the children that there are already, and waits a while until they have their hooks. */
@@ -71,8 +163,11 @@ void rut_script_session_rubies_end(struct rut_script_session *s)
 	s->links = NULL;
 }
 
-/* Processes that are not there yet are waited for. */
-int rut_script_session_rubies_begin(struct rut_script_session *s, struct rut_err *err)
+/*
+ * Processes that are not there yet are waited for. What fails after a stop is tried again, as
+ * the session has begun long ago.
+ */
+static int begin(struct rut_script_session *s, bool first, struct rut_err *err)
 {
 	const struct rut_script_tracer_opts opts = {.stop_fd = -1};
 	int rc;
@@ -83,18 +178,25 @@ int rut_script_session_rubies_begin(struct rut_script_session *s, struct rut_err
 	if (!s->links)
 		return rut_err_set(err, ENOMEM, "out of memory");
 	rc = rut_script_tracer_new(&s->tracer, s->p, s->links, &opts, err);
-	if (!rc)
-		rc = attach_rubies(s, err);
+	if (rc) {
+		rut_script_session_rubies_end(s);
+		return rc;
+	}
+	rc = attach_rubies(s, first, err);
 	if (!rc)
 		rc = settle_rubies(s, err);
-	if (!rc)
-		return 0;
-	if (s->tracer && (rc == -ESRCH || rc == -ENOENT)) {
+	if (rc == -ESRCH || rc == -ENOENT) {
 		*err = (struct rut_err)RUT_ERR_INIT;
 		return 0;
 	}
-	rut_script_session_rubies_end(s);
+	if (rc && first)
+		rut_script_session_rubies_end(s);
 	return rc;
+}
+
+int rut_script_session_rubies_begin(struct rut_script_session *s, struct rut_err *err)
+{
+	return begin(s, true, err);
 }
 
 int rut_script_session_rubies_follow(struct rut_script_session *s, struct rut_err *err)
@@ -107,7 +209,7 @@ int rut_script_session_rubies_follow(struct rut_script_session *s, struct rut_er
 	if (s->tracer)
 		rc = rut_script_tracer_round(s->tracer, err);
 	if (s->tracer && rut_now_ms() - s->looked_ms >= LOOK_MS)
-		attach_rubies(s, &ignored);
+		attach_rubies(s, false, &ignored);
 	return rc < 0 ? rc : 0;
 }
 
@@ -115,9 +217,14 @@ void rut_script_session_rubies_pause(struct rut_script_session *s, bool pause)
 {
 	struct rut_err err = RUT_ERR_INIT;
 
-	if (pause)
+	if (pause) {
 		rut_script_session_rubies_end(s);
-	else if (rut_script_session_rubies_begin(s, &err))
+		return;
+	}
+	/* Whoever resumes it expects an attempt. */
+	for (size_t i = 0; i < s->nmisses; i++)
+		s->misses[i].next_ms = 0;
+	if (begin(s, false, &err) && err.code != EPERM)
 		rut_warn("%s", err.msg);
 }
 

@@ -574,6 +574,95 @@ killed_holder() {
 }
 t_case "when the process of a session is killed, its Ruby processes go on without hooks" killed_holder
 
+# One process is stopped when the session finds it: that is said once, and it is found again when it goes on.
+stopped_ruby() {
+  ruby_script
+  mkdir logs
+  rubies 1000 0
+  rubies 700 0
+  stopped=$(tail -n 1 rubies)
+  kill -STOP "$stopped"
+  t_wait t_is "$stopped" T
+  RUTILE_LOG_DIR=$T/logs "$RUTILE" start ${S}st -o trace -e syscall:getpgid --context procname --script ruby.bt \
+    --script-target ${S}prog.rb 2>said
+  asks 20000
+  sleep 2.5
+  if grep -q rutile-table "/proc/$stopped/maps"; then return 1; fi
+  cat said logs/* >all
+  [ "$(grep -c "process $stopped is stopped" all)" = 1 ] || { cat all; return 1; }
+  kill -CONT "$stopped"
+  t_wait all_have_agents
+  sleep 0.3
+  : >go
+  t_wait all_have_counted
+  t_wait shows ${S}st
+  "$RUTILE" destroy ${S}st
+  [ "$(babeltrace2 trace 2>lost | grep -c "syscall_entry_getpgid.*\"asks-$$\"")" = 20000 ]
+  not grep -q discarded lost
+  end_rubies
+}
+t_case "a stopped Ruby process is tried again, and said once" stopped_ruby
+
+# All of its processes are stopped when the session goes on: they have their probes when they go on, too.
+stopped_at_resume() {
+  ruby_script
+  rubies 1000 0
+  "$RUTILE" start ${S}sr --flight --script ruby.bt --script-target ${S}prog.rb
+  t_wait all_have_agents
+  "$RUTILE" stop ${S}sr
+  t_wait none_has_a_table
+  kill -STOP "$(cat rubies)"
+  t_wait t_is "$(cat rubies)" T
+  "$RUTILE" start ${S}sr
+  sleep 1.5
+  kill -CONT "$(cat rubies)"
+  t_wait all_have_agents
+  sleep 0.3
+  : >go
+  t_wait all_have_counted
+  t_wait shows ${S}sr
+  "$RUTILE" destroy ${S}sr
+  end_rubies
+}
+t_case "a Ruby process that is stopped when its session is resumed has the probes later" stopped_at_resume
+
+# again PID: starts the program with a PID that another one had.
+again() {
+  echo $(($1 - 1)) >/proc/sys/kernel/ns_last_pid
+  ruby "./${S}prog.rb" "$T" 10 0 & second=$!
+  [ "$second" = "$1" ] && return
+  kill "$second"
+  wait "$second" || :
+  return 1
+}
+
+a_pid_is_one_process() {
+  ruby_script
+  cp "$SRC/tests/bpf/ruby_session.rb" "./${S}prog.rb"
+  ruby "./${S}prog.rb" "$T" 10 0 & first=$!
+  t_wait has_children "$first" 0
+  rubies 20 0
+  "$RUTILE" start ${S}pi --flight --script ruby.bt --script-target "$first" --script-target "$(cat rubies)"
+  t_wait all_have_agents
+  grep -q rutile-table "/proc/$first/maps"
+  kill "$first"
+  wait "$first" || :
+  t_wait again "$first"
+  sleep 3.5
+  [ "$(tr '\0' ' ' <"/proc/$first/cmdline")" = "ruby ./${S}prog.rb $T 10 0 " ]
+  not grep -q rutile "/proc/$first/maps"
+  : >go
+  t_wait test -e "counts.$first"
+  t_wait test -e "counts.$(cat rubies)"
+  rm "counts.$first"
+  t_wait shows ${S}pi
+  "$RUTILE" destroy ${S}pi
+  : >stop
+  wait "$second"
+  end_rubies
+}
+t_case "a PID is the process that has it when the session is started" a_pid_is_one_process
+
 ruby_mistakes() {
   ruby_script
   if "$RUTILE" start ${S}rm --flight --script ruby.bt 2>err; then return 1; fi
