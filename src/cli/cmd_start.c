@@ -48,6 +48,7 @@ static int check(const struct rut_cmd *cmd, const struct rut_record_opts *o)
 static int resume_all(struct rut_recorder *r, const char *name, struct rut_err *err)
 {
 	struct rut_script_session *script = NULL;
+	struct rut_guest guest;
 	char dir[128];
 	int rc;
 
@@ -55,9 +56,11 @@ static int resume_all(struct rut_recorder *r, const char *name, struct rut_err *
 	rc = rut_script_session_open(&script, dir, err);
 	if (rc && rc != -ENOENT)
 		return rc;
-	rc = rut_session_resume(r, err);
-	if (!rc && script)
-		rc = rut_script_session_resume(script, name, dir, err);
+	rc = script ? rut_script_session_reopen(script, dir, err) : 0;
+	if (script)
+		guest = rut_script_session_guest(script);
+	if (!rc)
+		rc = rut_session_resume(r, script ? &guest : NULL, err);
 	rut_script_session_free(script);
 	return rc;
 }

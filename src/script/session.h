@@ -53,9 +53,8 @@ void rut_script_session_free(struct rut_script_session *s);
 /* Pins it, and attaches it. */
 struct rut_guest rut_script_session_guest(struct rut_script_session *s);
 
-/* Attaches it again after a stop. */
-int rut_script_session_resume(struct rut_script_session *s, const char *session, const char *dir,
-			      struct rut_err *err);
+/* Opens its programs, for the guest that rut_session_resume() attaches again. 0 or -errno. */
+int rut_script_session_reopen(struct rut_script_session *s, const char *dir, struct rut_err *err);
 
 /*
  * What it prints, as a trace (trace.h) in the session's directories: written by the session's

@@ -199,13 +199,21 @@ static int pin_all(void *arg, const char *dir, int rings, struct rut_err *err)
 	return rc ? rc : rut_script_session_rubies_begin(s, err);
 }
 
-struct rut_guest rut_script_session_guest(struct rut_script_session *s)
+static int resume(void *arg, const char *dir, struct rut_err *err)
 {
-	return (struct rut_guest){.pin = pin_all, .arg = s};
+	int rc = attach(arg, dir, err);
+
+	if (!rc)
+		rut_guest_hold(strrchr(dir, '/') + 1, false);
+	return rc;
 }
 
-int rut_script_session_resume(struct rut_script_session *s, const char *session, const char *dir,
-			      struct rut_err *err)
+struct rut_guest rut_script_session_guest(struct rut_script_session *s)
+{
+	return (struct rut_guest){.pin = pin_all, .resume = resume, .arg = s};
+}
+
+int rut_script_session_reopen(struct rut_script_session *s, const char *dir, struct rut_err *err)
 {
 	int rc = s->file.len ? rut_portable_settle(s->p, err) : 0;
 
@@ -224,14 +232,7 @@ int rut_script_session_resume(struct rut_script_session *s, const char *session,
 			return rut_err_errno(err, -s->p->progs[i].fd,
 					     "cannot open a program of the script");
 	}
-	/* The same programs: what an earlier stop has left attached would count everything twice.
-	 */
-	rc = rut_guest_wait(session, err);
-	if (!rc)
-		rc = attach(s, dir, err);
-	if (!rc)
-		rut_guest_hold(session, false);
-	return rc;
+	return 0;
 }
 
 /* ---- Finding it again ---- */

@@ -24,8 +24,13 @@ struct rut_err;
  */
 bool rut_guest_hold(const char *session, bool hold);
 
-/* Waits until the kernel has detached what an earlier stop has left to it. 0 or -errno. */
+/*
+ * Waits until the kernel has detached what an earlier stop has left to it. 0 or -errno. Under the
+ * lock of the session rut_guest_is_gone() says whether that is still so: then no stop comes
+ * between.
+ */
 int rut_guest_wait(const char *session, struct rut_err *err);
+bool rut_guest_is_gone(const char *session);
 
 struct rut_guest {
 	/*
@@ -33,6 +38,8 @@ struct rut_guest {
 	 * what was pinned then is removed by the session. NULL: there is none.
 	 */
 	int (*pin)(void *arg, const char *dir, int rings, struct rut_err *err);
+	/* Attaches it again after a stop; what was pinned then is removed when it fails. */
+	int (*resume)(void *arg, const char *dir, struct rut_err *err);
 	void *arg;
 };
 

@@ -403,18 +403,12 @@ static int guest_lock(const char *session)
 
 int rut_guest_wait(const char *session, struct rut_err *err)
 {
-	char dir[128];
-
-	guest_dir(dir, sizeof(dir), session);
 	for (int ms = 0; ms < GUEST_MS; ms += 10) {
 		int fd = guest_lock(session);
 
-		if (fd >= 0) {
-			rmdir(dir);
+		if (fd >= 0)
 			close(fd);
-			return 0;
-		}
-		if (fd == -ENOENT)
+		if (fd >= 0 || fd == -ENOENT)
 			return 0;
 		if (fd != -EAGAIN)
 			return rut_err_errno(err, -fd, "cannot lock session '%s'", session);
@@ -423,6 +417,17 @@ int rut_guest_wait(const char *session, struct rut_err *err)
 	return rut_err_set(
 		err, ETIMEDOUT,
 		"the kernel still detaches the programs of session '%s': try again later", session);
+}
+
+bool rut_guest_is_gone(const char *session)
+{
+	_cleanup_close_ int fd = guest_lock(session);
+	char dir[128];
+
+	guest_dir(dir, sizeof(dir), session);
+	if (fd >= 0)
+		rmdir(dir);
+	return fd != -EAGAIN;
 }
 
 struct left {

@@ -173,13 +173,11 @@ int rut_session_stop(struct rut_recorder *r, struct rut_err *err)
 	return lock < 0 ? lock : stop(r, err);
 }
 
-int rut_session_resume(struct rut_recorder *r, struct rut_err *err)
+static int resume(struct rut_recorder *r, const struct rut_guest *guest, struct rut_err *err)
 {
-	_cleanup_close_ int lock = rut_session_lock_one(r->conf.name, err);
+	char dir[128];
 	int rc;
 
-	if (lock < 0)
-		return lock;
 	if (r->meta->running)
 		return rut_err_set(err, EALREADY, "session '%s' runs already", r->conf.name);
 	for (int cpu = 0; cpu < r->ncpus; cpu++)
@@ -194,6 +192,43 @@ int rut_session_resume(struct rut_recorder *r, struct rut_err *err)
 		rc = rut_programs_attach(r, err);
 	if (!rc)
 		rc = rut_session_pin_links(r, err);
+	rut_session_dir(dir, sizeof(dir), r->conf.name);
+	if (!rc && guest)
+		rc = guest->resume(guest->arg, dir, err);
+	if (rc && r->meta->running)
+		stop(r, NULL);
+	return rc;
+}
+
+/* Under the lock, once the kernel has detached what the last stop has left to it. */
+static int lock_idle(const char *name, struct rut_err *err)
+{
+	for (;;) {
+		int rc = rut_guest_wait(name, err);
+		int lock = rc ? rc : rut_session_lock_one(name, err);
+
+		if (lock < 0 || rut_guest_is_gone(name))
+			return lock;
+		close(lock);
+	}
+}
+
+int rut_session_resume(struct rut_recorder *r, const struct rut_guest *guest, struct rut_err *err)
+{
+	_cleanup_close_ int lock = lock_idle(r->conf.name, err);
+	sigset_t ends, before;
+	int rc;
+
+	if (lock < 0)
+		return lock;
+	/* Else it would run with a part of its programs. */
+	sigemptyset(&ends);
+	sigaddset(&ends, SIGINT);
+	sigaddset(&ends, SIGTERM);
+	sigaddset(&ends, SIGHUP);
+	sigprocmask(SIG_BLOCK, &ends, &before);
+	rc = resume(r, guest, err);
+	sigprocmask(SIG_SETMASK, &before, NULL);
 	return rc;
 }
 

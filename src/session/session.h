@@ -26,8 +26,9 @@ int rut_session_start(const struct rut_start *start, pid_t *ret_pid, struct rut_
 /* Detaches the programs, and waits until the daemon has written what is left. */
 int rut_session_stop(struct rut_recorder *r, struct rut_err *err);
 
-/* Attaches them again, after a stop. */
-int rut_session_resume(struct rut_recorder *r, struct rut_err *err);
+/* Attaches them again, after a stop, and a guest (NULL: none). It is stopped again when that fails.
+ */
+int rut_session_resume(struct rut_recorder *r, const struct rut_guest *guest, struct rut_err *err);
 
 /* Events come and go while it runs. `spec` as for rut_selection_add(). */
 int rut_session_add(struct rut_recorder *r, const char *spec, struct rut_err *err);

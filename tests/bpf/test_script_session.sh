@@ -105,6 +105,29 @@ many_probes_stop_at_once() {
   [ ! -e /sys/fs/bpf/rutile/${S}m ]
 }
 
+# A link of the script that cannot be pinned: the session does not run without it.
+a_resume_that_fails_stops_the_session() {
+  counting
+  for name in mkdirat symlinkat linkat renameat; do
+    echo "tracepoint:syscalls:sys_enter_$name { @others = count(); }"
+  done >>count.bt
+  "$RUTILE" start ${S}q --flight -e syscall:getpgid --script count.bt
+  opens 3
+  link=$(find /sys/fs/bpf/rutile/${S}q -name 'link_script:*' | sort | tail -n 1)
+  "$RUTILE" stop ${S}q
+  mkdir "$link"
+  not "$RUTILE" start ${S}q 2>err
+  grep -q 'cannot pin' err || { cat err; return 1; }
+  "$RUTILE" status ${S}q | grep -q '^state *stopped'
+  rmdir "$link"
+  [ -z "$(find /sys/fs/bpf/rutile/${S}q -name 'link_*')" ]
+  opens 5
+  "$RUTILE" start ${S}q
+  opens 2
+  "$RUTILE" show ${S}q | grep -qx '@number: 5'
+  "$RUTILE" destroy ${S}q
+}
+
 the_journal_keeps_the_latest() {
   cat >many.bt <<END
 tracepoint:syscalls:sys_enter_getpgid /comm == "asks-$$"/ { @n++; printf("call n=%d\n", args.pid); }
@@ -445,6 +468,7 @@ t_case "a script freezes a flight recorder at once" a_script_freezes_a_flight_re
 t_case "a flight recorder runs a script without a process" a_flight_recorder_runs_a_script_without_a_process
 t_case "a stopped session counts nothing and can be resumed" a_stopped_session_counts_nothing_and_goes_on_later
 t_case "a session with many probes counts nothing from its stop on, and each event once when it goes on" many_probes_stop_at_once
+t_case "a resume that fails leaves the session stopped" a_resume_that_fails_stops_the_session
 t_case "the journal keeps the latest" the_journal_keeps_the_latest
 t_case "a session that writes has the script in its trace" a_session_that_writes_has_the_script_in_its_trace
 t_case "each directory has its part" each_directory_has_its_part
