@@ -408,10 +408,15 @@ static __always_inline bool ruby_sum_all(struct rut_ruby_walk *w, __u32 place, _
 	return true;
 }
 
+static __always_inline __u64 ruby_depth(const struct rut_ruby_walk *w)
+{
+	return (w->words[0] + w->words[1] * 8 - w->words[2]) / w->proc.frame_bytes;
+}
+
 /* Which of `methods` the thread runs, in any of its frames. */
 static __always_inline __u64 ruby_methods_in(struct rut_ruby_walk *w, __u32 place)
 {
-	__u64 n = (w->words[0] + w->words[1] * 8 - w->words[2]) / w->proc.frame_bytes, mixed, bits;
+	__u64 n = ruby_depth(w), mixed, bits;
 	struct rut_frame_cache *c;
 
 	/* A frame that cannot be read: those that can be are compared. */
@@ -483,9 +488,11 @@ static __always_inline bool within_known(__u32 number, __u64 *bits)
 	return true;
 }
 
+#define TASK_EXITING 4 /* PF_EXITING: its entry may have been forgotten already */
+
 /*
  * No hook of this thread's has run yet. Whatever changes its answer is a hook, with which it gets a
- * slot: until then this holds.
+ * slot: until then this holds. It does not of a stack of which only the innermost frames were read.
  */
 static __always_inline void within_keep(__u64 bits)
 {
@@ -493,7 +500,8 @@ static __always_inline void within_keep(__u64 bits)
 	__u32 tid = (__u32)id, tgid = id >> 32;
 	struct rut_script_thread t = {.bits = bits};
 
-	if (!(bits & IN_UNKNOWN) && bpf_map_lookup_elem(&within_ready, &tgid))
+	if (!(bits & IN_UNKNOWN) && !(bpf_get_current_task_btf()->flags & TASK_EXITING) &&
+	    bpf_map_lookup_elem(&within_ready, &tgid))
 		bpf_map_update_elem(&within_threads, &tid, &t, BPF_NOEXIST);
 }
 
@@ -503,6 +511,7 @@ __noinline __u64 rut_script_in(__u32 number)
 	struct rut_ruby_walk *w;
 	__u32 place = 0;
 	__u64 bits = 0;
+	bool whole;
 
 	if (within_on && within_known(number, &bits))
 		return bits >> (number & 63) & 1;
@@ -510,8 +519,9 @@ __noinline __u64 rut_script_in(__u32 number)
 	if (!w)
 		return 0;
 	bits = ruby_methods_in(w, place);
+	whole = ruby_depth(w) <= RUT_RUBY_DEPTH;
 	ruby_leave(place);
-	if (within_on)
+	if (within_on && whole)
 		within_keep(bits);
 	return bits >> (number & 63) & 1;
 }
@@ -620,6 +630,9 @@ int BPF_PROG(exited, struct task_struct *task)
 SEC("tp_btf/sched_process_fork")
 int BPF_PROG(forked, struct task_struct *parent, struct task_struct *child)
 {
+	/* Of an earlier thread of that number. */
+	if (within_on)
+		within_forget(child->pid);
 	if (parent->tgid != child->tgid)
 		rut_ruby_forked(parent->tgid, child->tgid);
 	return 0;
