@@ -33,7 +33,7 @@ typedef void (*site_fn)(uint64_t session, const char *texts, uint64_t what, uint
 			uint64_t ec, uint64_t vm_stack);
 
 struct rut_within_method {
-	ID id; /* 0: not asked for yet */
+	ID id; /* 0: not known (yet) */
 	const char *class_name, *name;
 	bool singleton;
 	uint8_t bit;
@@ -252,12 +252,24 @@ static bool can_follow(const struct rut_session *s)
 	return rut_single_ractor() && !s->global && !(rb.abi->threads_move && rb.threads_move);
 }
 
+/* Otherwise the name has an ID for each encoding, and rb_intern() makes that of US-ASCII. */
+static bool is_ascii(const char *s)
+{
+	while (*s && !(*s & 0x80))
+		s++;
+	return !*s;
+}
+
 static VALUE learn_body(VALUE arg)
 {
 	struct rut_session *s = (struct rut_session *)arg;
 
-	for (unsigned i = 0; i < s->within.count; i++)
-		s->within.methods[i].id = rb.rb_intern(s->within.methods[i].name);
+	for (unsigned i = 0; i < s->within.count; i++) {
+		struct rut_within_method *m = &s->within.methods[i];
+
+		if (!m->id && is_ascii(m->name))
+			m->id = rb.rb_intern(m->name);
+	}
 	return rut_agent_frames_learn() ? rb.qtrue : rb.qnil;
 }
 
@@ -280,15 +292,18 @@ void rut_agent_within_begin(struct rut_session *s)
 	say(s, RUT_WITHIN_READY, 0);
 }
 
-void rut_agent_within_found(struct rut_session *s, const char *class_name, bool singleton,
-			    const char *method)
+void rut_agent_within_found(struct rut_session *s, const char *class_name, bool singleton, ID id)
 {
-	for (unsigned i = 0; i < s->within.count; i++) {
-		const struct rut_within_method *m = &s->within.methods[i];
+	const char *method = rb.rb_id2name(id);
+
+	for (unsigned i = 0; method && i < s->within.count; i++) {
+		struct rut_within_method *m = &s->within.methods[i];
 
 		if (m->singleton == singleton && !strcmp(m->name, method) &&
-		    !strcmp(m->class_name, class_name))
+		    !strcmp(m->class_name, class_name) && (!m->id || m->id == id)) {
+			m->id = id;
 			s->within.found |= 1ull << m->bit;
+		}
 	}
 }
 
@@ -327,7 +342,7 @@ static uint64_t bits_of_ment(struct rut_session *s, VALUE ment)
 	struct rut_within_known *k = &s->within.cache[(ment >> 3 ^ ment >> 9) % CACHE];
 	unsigned i = 0;
 
-	if (!def)
+	if (!def || !def[DEF_ID])
 		return 0;
 	while (i < s->within.count && s->within.methods[i].id != (ID)def[DEF_ID])
 		i++;

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# Writes one byte where Order#total or Order#made is on the stack of the thread, or a block of them, and two where
+# Writes one byte where Order#total, Order#made or Order#größe is on the stack of the thread, or a block of them, and two where
 # neither is, as the program's own control flow has it: in threads, fibers of a scheduler, after exceptions, throws and
 # overflows of the stack, in blocks that outlive their method, in calls that began before the script, and in a child. It
 # counts both into a file.
@@ -25,6 +25,8 @@ class Order
   def Order.total = mark(false)
 
   define_method(:made) { |&block| [1].each { mark(true) } and block.call }
+
+  def größe = mark(true)
 
   def plain = mark(false)
 end
@@ -87,6 +89,7 @@ def work(o)
   ensures(o)
   o.made { mark(true) }
   block.call
+  o.größe
   o.plain
   Order.total
   Other.new.total

@@ -266,7 +266,7 @@ within_methods() {
   launch "$SRC/tests/bpf/ruby_within.rb" "$PWD/counts" "$PWD/go" "$PWD/ready"
   t_wait test -e ready
   begin -v -e 'tracepoint:syscalls:sys_enter_write /strncmp(comm, "ruby", 4) == 0 && args.count <= 2/ {
-	@[args.count, in("Order#total") || in("Order#made")] = count(); }' -p "$pid"
+	@[args.count, in("Order#total") || in("Order#made") || in("Order#größe")] = count(); }' -p "$pid"
   t_wait followed "$pid"
   go
   read -r inside outside <counts
