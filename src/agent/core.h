@@ -346,6 +346,8 @@ struct rut_within_mode {
 	struct rut_within_known *cache;	   /* owned */
 	struct rut_within_slot *slots;	   /* the tracer's map; NULL: not there (yet) */
 	uint64_t found;			   /* which of the methods there are, a bit each */
+	uint64_t met;			   /* ... of which hooks are seen to run */
+	uint64_t known;			   /* ... that are followed: said to the kernel */
 	uint32_t number;		   /* of this session, in this process */
 	int sockets[2];			   /* ours, the tracer's; -1: none */
 	uint64_t socket_inos[2];

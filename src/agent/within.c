@@ -49,6 +49,7 @@ struct added {
 /* A thread that has a slot; its number is the slot's. */
 struct rut_within_thread {
 	const void *ec; /* of the frames below; NULL: they are not read */
+	uint64_t known; /* s->within.known, as the kernel has it of this thread */
 	uint32_t count;
 	struct added added[METHODS]; /* each adds one bit at least */
 };
@@ -235,15 +236,15 @@ void rut_agent_within_refuse(struct rut_session *s)
 	s->within.refused = true;
 	s->within.on = false;
 	if (s->within.slots)
-		__atomic_fetch_or(&s->within.slots->known, RUT_WITHIN_REFUSED, __ATOMIC_RELAXED);
+		__atomic_store_n(&s->within.slots->refused, 1, __ATOMIC_RELAXED);
 }
 
-static void say(const struct rut_session *s, enum rut_within_said what, uint32_t slot)
+static void say(const struct rut_session *s, enum rut_within_said what, uint64_t value)
 {
 	site_fn site = (site_fn)(uintptr_t)(rut_agent_sites +
 					    (size_t)(RUT_HIT_PROBES - 1) * RUT_HIT_SITE_BYTES);
 
-	site(s->slot->session_id, NULL, what, slot, 0, 0);
+	site(s->slot->session_id, NULL, what, value, 0, 0);
 }
 
 /* Threads that move to other native threads do so without a word. */
@@ -287,9 +288,9 @@ void rut_agent_within_begin(struct rut_session *s)
 		rut_agent_within_refuse(s);
 		return;
 	}
+	s->within.known = s->within.found;
+	say(s, RUT_WITHIN_READY, s->within.known);
 	s->within.on = true;
-	__atomic_fetch_or(&s->within.slots->known, s->within.found, __ATOMIC_RELAXED);
-	say(s, RUT_WITHIN_READY, 0);
 }
 
 void rut_agent_within_found(struct rut_session *s, const char *class_name, bool singleton, ID id)
@@ -327,11 +328,8 @@ static uint64_t bits_of_class(struct rut_session *s, VALUE owner, ID id)
 		if (m->id == id && m->singleton == singleton && !strcmp(m->class_name, name))
 			bits |= 1ull << m->bit;
 	}
-	/* A method that was defined since all were looked for. */
-	if (bits & ~s->within.found) {
-		s->within.found |= bits;
-		__atomic_fetch_or(&s->within.slots->known, bits, __ATOMIC_RELAXED);
-	}
+	/* A method that was defined since all were looked for: its hook has led here. */
+	s->within.met |= bits;
 	return bits;
 }
 
@@ -472,6 +470,7 @@ static RUT_COLD struct rut_within_thread *join(struct rut_session *s, const void
 	}
 	s->within.slots[i].registered = 0;
 	read_frames(s, t, ec);
+	t->known = s->within.known;
 	say(s, RUT_WITHIN_THREAD, i);
 	if (__atomic_load_n(&s->within.slots[i].registered, __ATOMIC_ACQUIRE))
 		return t;
@@ -486,6 +485,26 @@ static inline struct rut_within_thread *thread_of(struct rut_session *s, const v
 	return own.slot[s->index] ? &s->within.threads[own.slot[s->index]] : NULL;
 }
 
+/*
+ * More methods are followed. The kernel learns it of each thread when all of its frames have been
+ * read: what it did before its next hook is not known. Until then its stack is read for them.
+ */
+static RUT_COLD void catch_up(struct rut_session *s, struct rut_within_thread *t, const void *ec)
+{
+	if (s->within.met & ~s->within.known) {
+		s->within.known |= s->within.met;
+		say(s, RUT_WITHIN_READY, s->within.known);
+	}
+	read_frames(s, t, ec);
+	t->known = s->within.known;
+	say(s, RUT_WITHIN_THREAD, own.slot[s->index]);
+}
+
+static bool is_behind(const struct rut_session *s, const struct rut_within_thread *t)
+{
+	return s->within.met & ~s->within.known || t->known != s->within.known;
+}
+
 void rut_agent_within_event(struct rut_session *s, const struct rut_trace_arg *ta)
 {
 	struct rut_within_thread *t;
@@ -498,6 +517,8 @@ void rut_agent_within_event(struct rut_session *s, const struct rut_trace_arg *t
 	t = thread_of(s, ta->ec);
 	if (!t)
 		return;
+	if (RUT_UNLIKELY(is_behind(s, t)))
+		catch_up(s, t, ta->ec);
 	if (RUT_UNLIKELY(t->ec != ta->ec))
 		read_frames(s, t, ta->ec);
 	bits = leave(t, ta->cfp, slot_of(s, t)->bits);
@@ -543,7 +564,7 @@ void rut_agent_within_forked(struct rut_session *s)
 	close_socket(s);
 	if (!s->within.on)
 		return;
-	say(s, RUT_WITHIN_READY, 0);
+	say(s, RUT_WITHIN_READY, s->within.known);
 	if (own.number[s->index] != s->within.number)
 		return;
 	old = own.slot[s->index] ? &s->within.threads[own.slot[s->index]] : NULL;

@@ -14,22 +14,20 @@
 
 #define RUT_WITHIN_SLOTS   4096
 #define RUT_WITHIN_NO_SLOT 0xffffffffu
-/* In `known`: a process cannot follow its threads; the stacks are read instead. */
-#define RUT_WITHIN_REFUSED (1ull << 63)
 
 struct rut_within_slot {
 	__u64 bits;	  /* a bit for each method: the thread is in it */
-	__u64 known;	  /* of slot 0: methods that the agent follows; or RUT_WITHIN_REFUSED */
+	__u64 refused;	  /* of slot 0: a process cannot follow its threads: stacks are read */
 	__u32 owner;	  /* 1: it is a thread's; atomic. The kernel frees it when that ends */
 	__u32 registered; /* 1: the kernel knows whose */
 	__u64 pad[5];
 };
 _Static_assert(sizeof(struct rut_within_slot) == 64, "one line of the cache");
 
-/* What the agent says at its last place (hit.h), in the third argument; the fourth is a slot. */
+/* What the agent says at its last place (hit.h), in the third argument; and in the fourth. */
 enum rut_within_said {
-	RUT_WITHIN_THREAD, /* this thread has that slot from now on */
-	RUT_WITHIN_READY,  /* all hooks of the process are set */
+	RUT_WITHIN_THREAD, /* this thread has that slot, and is followed in what READY said */
+	RUT_WITHIN_READY,  /* all hooks of these methods of the process are set: a bit each */
 };
 
 #endif

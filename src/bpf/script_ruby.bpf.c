@@ -453,13 +453,13 @@ struct {
 	__type(value, struct rut_script_thread);
 } within_threads SEC(".maps");
 
-/* Processes with all of their hooks. */
+/* Processes with all of their hooks: of which methods, a bit each. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, RUT_RUBY_PROCS);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, __u32);
-	__type(value, __u32);
+	__type(value, __u64);
 } within_ready SEC(".maps");
 
 /* Does the agent follow that method in this thread? Then the answer: a bit for each method. */
@@ -468,15 +468,11 @@ static __always_inline bool within_known(__u32 number, __u64 *bits)
 	__u32 tid = (__u32)bpf_get_current_pid_tgid(), zero = 0;
 	const struct rut_script_thread *t = bpf_map_lookup_elem(&within_threads, &tid);
 	const struct rut_within_slot *all, *slot;
-	__u64 known;
 
-	if (!t)
+	if (!t || !(t->known >> (number & 63) & 1))
 		return false;
 	all = bpf_map_lookup_elem(&within_slots, &zero);
-	if (!all)
-		return false;
-	known = *(const volatile __u64 *)&all->known;
-	if (known & RUT_WITHIN_REFUSED || !(known >> (number & 63) & 1))
+	if (!all || *(const volatile __u64 *)&all->refused)
 		return false;
 	*bits = t->bits;
 	if (!t->slot)
@@ -498,11 +494,15 @@ static __always_inline void within_keep(__u64 bits)
 {
 	__u64 id = bpf_get_current_pid_tgid();
 	__u32 tid = (__u32)id, tgid = id >> 32;
+	const struct rut_script_thread *was = bpf_map_lookup_elem(&within_threads, &tid);
+	const __u64 *known = bpf_map_lookup_elem(&within_ready, &tgid);
 	struct rut_script_thread t = {.bits = bits};
 
-	if (!(bits & IN_UNKNOWN) && !(bpf_get_current_task_btf()->flags & TASK_EXITING) &&
-	    bpf_map_lookup_elem(&within_ready, &tgid))
-		bpf_map_update_elem(&within_threads, &tid, &t, BPF_NOEXIST);
+	if (!known || bits & IN_UNKNOWN || bpf_get_current_task_btf()->flags & TASK_EXITING)
+		return;
+	t.known = *known;
+	if (!was || (!was->slot && was->known != t.known))
+		bpf_map_update_elem(&within_threads, &tid, &t, BPF_ANY);
 }
 
 /* Does the current thread run the method of this number, in any of its frames? */
@@ -589,16 +589,19 @@ SEC("uprobe")
 int placed(struct pt_regs *ctx)
 {
 	__u64 id = bpf_get_current_pid_tgid();
-	__u32 tid = (__u32)id, tgid = id >> 32, one = 1;
+	__u32 tid = (__u32)id, tgid = id >> 32;
 	struct rut_script_thread t = {.slot = (__u32)ARG(ctx, 3)};
+	__u64 known = ARG(ctx, 3), *ready;
 	struct rut_within_slot *slot;
 
 	if (ARG(ctx, 0) != request_session)
 		return 0;
 	if (ARG(ctx, 2) == RUT_WITHIN_READY) {
-		bpf_map_update_elem(&within_ready, &tgid, &one, BPF_ANY);
+		bpf_map_update_elem(&within_ready, &tgid, &known, BPF_ANY);
 		return 0;
 	}
+	ready = bpf_map_lookup_elem(&within_ready, &tgid);
+	t.known = ready ? *ready : 0;
 	slot = bpf_map_lookup_elem(&within_slots, &t.slot);
 	if (!bpf_map_update_elem(&within_threads, &tid, &t, BPF_ANY) && slot)
 		slot->registered = 1;

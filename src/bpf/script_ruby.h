@@ -54,6 +54,7 @@ struct rut_script_request {
 struct rut_script_thread {
 	__u32 slot; /* RUT_WITHIN_NO_SLOT: the stack is read; 0: `bits` are right */
 	__u32 pad;
+	__u64 known; /* the methods of which this holds; another process may have others */
 	__u64 bits;
 };
 
