@@ -262,12 +262,33 @@ not_followed() {
   ! followed "$1"
 }
 
+# follows PID BITS: it has all hooks of these methods of the script, a bit each.
+follows() {
+  bpftool -j map dump name within_ready | grep -q "\"formatted\":{\"key\":$1,\"value\":$2}"
+}
+# has_slot TID: what in() reads of the thread is what the agent writes.
+has_slot() {
+  bpftool -j map dump name within_threads | grep -qE "\"formatted\":\{\"key\":$1,\"value\":\{\"slot\":[1-9][0-9]{0,3},"
+}
+any_has_slot() {
+  local task
+  for task in "/proc/$1/task/"*; do
+    if has_slot "${task##*/}"; then return; fi
+  done
+  return 1
+}
+
 within_methods() {
   launch "$SRC/tests/bpf/ruby_within.rb" "$PWD/counts" "$PWD/go" "$PWD/ready"
   t_wait test -e ready
   begin -v -e 'tracepoint:syscalls:sys_enter_write /strncmp(comm, "ruby", 4) == 0 && args.count <= 2/ {
 	@[args.count, in("Order#total") || in("Order#made") || in("Order#größe")] = count(); }' -p "$pid"
   t_wait followed "$pid"
+  # Methods of define_method are known when they are called.
+  t_wait follows "$pid" 5
+  : >go
+  t_wait follows "$pid" 7
+  t_wait any_has_slot "$pid"
   go
   read -r inside outside <counts
   [ $((inside + outside)) -gt 100000 ]
@@ -314,10 +335,16 @@ within_filtered() {
     prctl.call(22, 2, Fiddle::Pointer[prog].to_i, 0, 0) == 0 or abort "no filter"
     File.write("ready", "")
     sleep 0.01 until File.exist?("go")
-    50.times { Order.new.total }' 2>/dev/null
+    50.times { Order.new.total }
+    File.write("written", "")
+    sleep 0.01 until File.exist?("end")' 2>/dev/null
   t_wait test -e ready
   begin -e 'tracepoint:syscalls:sys_enter_write /in("Order#total")/ { @ = count(); }' -p "$pid"
   not_followed "$pid"
+  : >go
+  t_wait test -e written
+  not_followed "$pid"
+  : >end
   go
   grep -qx '@: 50' out || { cat out err; return 1; }
 }
