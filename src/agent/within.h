@@ -30,8 +30,7 @@ void rut_agent_within_begin(struct rut_session *s);
 void rut_agent_within_refuse(struct rut_session *s);
 
 /* There is such a method, written in Ruby. */
-void rut_agent_within_found(struct rut_session *s, const char *class_name, bool singleton,
-			    ID id);
+void rut_agent_within_found(struct rut_session *s, const char *class_name, bool singleton, ID id);
 
 /* A hook: a call or return of a method or block. */
 void rut_agent_within_event(struct rut_session *s, const struct rut_trace_arg *ta);
