@@ -61,6 +61,14 @@ struct rut_script_action {
 	int order; /* print(@m, top, div, "-key"): enum rut_script_print_order */
 };
 
+/* Has a record of `size` bytes what the action reads? A program of a file may have left less. */
+static inline bool rut_script_event_is_whole(const struct rut_script_action *a, size_t size)
+{
+	return size >= sizeof(struct rut_script_event) &&
+	       (!a->args || a->kind == RUT_ACTION_PRINT_MAP ||
+		size - sizeof(struct rut_script_event) >= a->args->size);
+}
+
 /* Of print(): as bpftrace, which shows the largest values last; or as the script says. */
 enum rut_script_print_order {
 	RUT_SCRIPT_PRINT_PLAIN,

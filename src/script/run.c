@@ -165,6 +165,10 @@ static void take_record(struct runner *r, const struct rut_script_event *e, size
 	if (size < sizeof(*e) || e->action >= r->p->nactions)
 		return;
 	a = &r->p->actions[e->action];
+	if (!rut_script_event_is_whole(a, size)) {
+		r->rc = rut_err_set(r->err, EBADMSG, "a record of the script is too short");
+		return;
+	}
 	if (a->kind == RUT_ACTION_EXIT) {
 		int64_t code = 0;
 

@@ -33,6 +33,10 @@ static void put_event(void *arg, const struct rut_script_event *e, size_t size)
 	a = &s->p->actions[e->action];
 	if (a->kind == RUT_ACTION_EXIT || a->kind == RUT_ACTION_PRINT_KEY)
 		return;
+	if (!rut_script_event_is_whole(a, size)) {
+		s->rc = rut_err_set(s->err, EBADMSG, "a record of the script is too short");
+		return;
+	}
 	e = rut_script_quantiles_fill(a, s->p->maps, e, size, &s->filled);
 	if (!e) {
 		s->rc = -ENOMEM;

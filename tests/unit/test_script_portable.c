@@ -322,6 +322,19 @@ static void test_quantiles_have_keys_of_their_own(void **state)
 	rut_script_free(q);
 }
 
+static void test_short_records_are_not_whole(void **state)
+{
+	struct rut_script_program *p = compiled();
+	const struct rut_script_action *a = &p->actions[0];
+	size_t size = sizeof(struct rut_script_event) + a->args->size;
+
+	assert_true(a->args->size > 0);
+	assert_true(rut_script_event_is_whole(a, size));
+	assert_false(rut_script_event_is_whole(a, size - 1));
+	assert_false(rut_script_event_is_whole(a, 4));
+	rut_script_free(p);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -334,6 +347,7 @@ int main(void)
 		cmocka_unit_test(test_loads_name_maps_of_the_file),
 		cmocka_unit_test(test_numbers_are_in_their_places),
 		cmocka_unit_test(test_quantiles_have_keys_of_their_own),
+		cmocka_unit_test(test_short_records_are_not_whole),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
