@@ -93,6 +93,8 @@ const struct rut_type *rut_check_part(struct rut_checker *c, const struct rut_no
 int rut_script_signal_number(const char *name);
 /* "tracepoint" of RUT_PROBE_TRACEPOINT */
 const char *rut_probe_kind_name(enum rut_probe_kind kind);
+/* enum bpf_prog_type of its programs. */
+uint32_t rut_probe_prog_type(enum rut_probe_kind kind);
 /* Programs of these run in user space. */
 static inline bool rut_probe_is_user(enum rut_probe_kind kind)
 {

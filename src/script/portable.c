@@ -12,6 +12,7 @@
 #include "base/hash.h"
 #include "ebpf/asm.h"
 #include "rut_config.h"
+#include "script/check.h"
 #include "script/fact.h"
 #include "script/format.h"
 #include "script/portable_insns.h"
@@ -292,7 +293,8 @@ static void code_quantiles(struct coder *x, struct rut_script_action *a)
 				(m->value->kind == RUT_T_HIST || m->value->kind == RUT_T_LHIST) &&
 				key->offset <= args->size &&
 				m->key_bytes <= args->size - key->offset &&
-				args->fields[list[i].field].type->size >= 8);
+				args->fields[list[i].field].type->kind == RUT_T_INT &&
+				args->fields[list[i].field].type->size == 8);
 	}
 }
 
@@ -320,8 +322,11 @@ static bool is_sane_action(const struct rut_script_program *p, const struct rut_
 	case RUT_ACTION_PRINT_VALUE:
 		return args && args->nfields;
 	case RUT_ACTION_TIME:
-	case RUT_ACTION_SNAPSHOT:
 		return a->format;
+	/* Of scripts that run beside a session. */
+	case RUT_ACTION_SNAPSHOT:
+	case RUT_ACTION_STOP:
+		return false;
 	case RUT_ACTION_EXIT:
 		return args && args->size >= 8;
 	case RUT_ACTION_JOIN:
@@ -381,7 +386,8 @@ static void code_actions(struct coder *x)
 
 /* ---- Programs ---- */
 
-static bool is_sane_attach(const struct rut_script_attach *a)
+/* What the kernel is to find there. */
+static bool has_names(const struct rut_script_attach *a)
 {
 	switch (a->kind) {
 	case RUT_PROBE_TRACEPOINT:
@@ -407,6 +413,25 @@ static bool is_sane_attach(const struct rut_script_attach *a)
 	}
 }
 
+/* Does the program have the type that the compiler gives those of its probes? */
+static bool has_type_of_probes(const struct rut_script_prog *prog)
+{
+	for (size_t i = 0; i < prog->nattach; i++) {
+		enum rut_probe_kind kind = prog->attach[i].kind;
+		uint32_t expected = kind == RUT_PROBE_FENTRY  ? BPF_TRACE_FENTRY
+				    : kind == RUT_PROBE_FEXIT ? BPF_TRACE_FEXIT
+				    : kind == RUT_PROBE_ITER  ? BPF_TRACE_ITER
+							      : 0;
+
+		if (prog->type != rut_probe_prog_type(kind) || prog->expected != expected)
+			return false;
+		/* Sites are found again for the first one, and take the places of all. */
+		if ((kind == RUT_PROBE_USDT) != (prog->attach[0].kind == RUT_PROBE_USDT))
+			return false;
+	}
+	return prog->nattach != 0;
+}
+
 static void code_attach(struct coder *x, struct rut_script_attach *a)
 {
 	uint32_t kind = a->kind;
@@ -427,7 +452,9 @@ static void code_attach(struct coder *x, struct rut_script_attach *a)
 	rut_codec_u64(&x->c, &a->plus);
 	rut_codec_bool(&x->c, &a->one_of);
 	a->kind = (enum rut_probe_kind)kind;
-	must(x, a->name && is_sane_attach(a));
+	must(x, a->name && has_names(a));
+	/* The kernel adds to its word: static tracepoints have theirs from the binary. */
+	must(x, x->c.writing || !a->semaphore || a->kind == RUT_PROBE_USDT);
 }
 
 static void code_attaches(struct coder *x, struct rut_script_prog *prog)
@@ -493,6 +520,7 @@ static void code_prog(struct coder *x, struct rut_script_prog *prog)
 	rut_codec_u32(&x->c, &prog->expected);
 	code_span(x, &prog->span);
 	code_attaches(x, prog);
+	must(x, x->c.writing || x->c.failed || has_type_of_probes(prog));
 }
 
 static void code_progs(struct coder *x)

@@ -416,6 +416,14 @@ static const struct rut_probe_kind_desc kinds[] = {
 	{"ruby", "ruby", RUT_PROBE_RUBY, BPF_PROG_TYPE_KPROBE, rut_resolve_ruby},
 };
 
+uint32_t rut_probe_prog_type(enum rut_probe_kind kind)
+{
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++)
+		if (kinds[i].kind == kind)
+			return kinds[i].prog_type;
+	return BPF_PROG_TYPE_UNSPEC;
+}
+
 const char *rut_probe_kind_name(enum rut_probe_kind kind)
 {
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++)

@@ -322,6 +322,50 @@ static void test_quantiles_have_keys_of_their_own(void **state)
 	rut_script_free(q);
 }
 
+static int read_changed(struct rut_script_program *p)
+{
+	struct rut_script_program *programs[RUT_PORTABLE_USES] = {p}, *q = NULL;
+	_cleanup_buf_ struct rut_buf file = RUT_BUF_INIT;
+	struct rut_err err = RUT_ERR_INIT;
+	int rc;
+
+	assert_int_equal(rut_portable_write(&file, programs), 0);
+	rc = rut_portable_read(&q, "f", file.data, file.len, RUT_PORTABLE_RUN, true, &err);
+	if (!rc)
+		rut_script_free(q);
+	rut_script_free(p);
+	return rc;
+}
+
+/* The kernel counts in a semaphore's word; programs of other types have other powers. */
+static void test_probes_are_as_compiled(void **state)
+{
+	struct rut_script_program *p = compiled();
+
+	assert_int_equal(read_changed(p), 0);
+	p = compiled();
+	p->progs[0].type = BPF_PROG_TYPE_KPROBE;
+	assert_int_equal(read_changed(p), -EBADMSG);
+	p = compiled();
+	p->progs[0].expected = BPF_MODIFY_RETURN;
+	assert_int_equal(read_changed(p), -EBADMSG);
+	p = compiled();
+	p->progs[0].nattach = 0;
+	assert_int_equal(read_changed(p), -EBADMSG);
+	for (uint64_t semaphore = 0; semaphore < 2; semaphore++) {
+		p = compiled();
+		p->progs[0].type = BPF_PROG_TYPE_KPROBE;
+		p->progs[0].attach[0].kind = RUT_PROBE_UPROBE;
+		p->progs[0].attach[0].path = "/bin/true";
+		p->progs[0].attach[0].symbol = "main";
+		p->progs[0].attach[0].semaphore = semaphore;
+		assert_int_equal(read_changed(p), semaphore ? -EBADMSG : 0);
+	}
+	p = compiled();
+	p->actions[0].kind = RUT_ACTION_STOP;
+	assert_int_equal(read_changed(p), -EBADMSG);
+}
+
 static void test_short_records_are_not_whole(void **state)
 {
 	struct rut_script_program *p = compiled();
@@ -347,6 +391,7 @@ int main(void)
 		cmocka_unit_test(test_loads_name_maps_of_the_file),
 		cmocka_unit_test(test_numbers_are_in_their_places),
 		cmocka_unit_test(test_quantiles_have_keys_of_their_own),
+		cmocka_unit_test(test_probes_are_as_compiled),
 		cmocka_unit_test(test_short_records_are_not_whole),
 	};
 
