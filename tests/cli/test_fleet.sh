@@ -90,6 +90,7 @@ test_small_messages() {
 
 # Globs and a server without a list of hosts: all have until the timeout.
 test_unknown() {
+  end_nats # of the case before
   p=$(nats_port)
   nats-server -a 127.0.0.1 -p "$p" >plain.log 2>&1 &
   echo $! >"$t_root/nats"
