@@ -56,22 +56,11 @@ struct gvl {
 };
 
 /* What both have: what is told of waits that are over, and of those that last. */
-static const char common[] =
-	"interval:ms:20\n"
-	"{\n"
-	"	for ($w : @since) {\n"
-	"		if (nsecs - $w.1 >= %1$" PRIu64 " && @told[$w.0] != $w.1) {\n"
-	"			@told[$w.0] = $w.1;\n"
-	"			printf(\"%%d %%llu 0\\n\", $w.0, nsecs - $w.1);\n"
-	"		}\n"
-	"	}\n"
-	"}\n"
-	"tracepoint:sched:sched_process_exit\n"
-	"{\n"
-	"	delete(@since[(uint64)tid]);\n"
-	"	delete(@told[(uint64)tid]);\n"
-	"}\n"
-	"END { clear(@since); clear(@told); }\n";
+static const char common[] = "tracepoint:sched:sched_process_exit\n"
+			     "{\n"
+			     "	delete(@since[(uint64)tid]);\n"
+			     "	delete(@told[(uint64)tid]);\n"
+			     "}\n" RUT_TRIGGER_LASTING;
 
 static const char with_events[] =
 	"config = { max_map_keys = 16384 }\n"

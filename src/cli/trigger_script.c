@@ -67,17 +67,8 @@ static const char runqueue[] =
 	"		delete(@since[args.next_pid]);\n"
 	"	}\n"
 	"}\n"
-	"tracepoint:sched:sched_process_exit { delete(@since[tid]); delete(@told[tid]); }\n"
-	"interval:ms:20\n"
-	"{\n"
-	"	for ($w : @since) {\n"
-	"		if (nsecs - $w.1 >= %1$" PRIu64 " && @told[$w.0] != $w.1) {\n"
-	"			@told[$w.0] = $w.1;\n"
-	"			printf(\"%%d %%llu 0\\n\", $w.0, nsecs - $w.1);\n"
-	"		}\n"
-	"	}\n"
-	"}\n"
-	"END { clear(@since); clear(@told); }\n";
+	"tracepoint:sched:sched_process_exit { delete(@since[tid]); delete(@told[tid]); "
+	"}\n" RUT_TRIGGER_LASTING;
 
 struct script {
 	struct rut_trigger_source source;

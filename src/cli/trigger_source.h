@@ -7,8 +7,26 @@
 #ifndef RUT_CLI_TRIGGER_SOURCE_H
 #define RUT_CLI_TRIGGER_SOURCE_H
 
+#include <inttypes.h>
+
 #include "cli/cmd.h"
 #include "trigger/spec.h"
+
+/*
+ * Of scripts that measure how long threads wait: says once of each wait in @since that it has
+ * lasted for %1$ nanoseconds, and prints no map at the end.
+ */
+#define RUT_TRIGGER_LASTING                                                                        \
+	"interval:ms:20\n"                                                                         \
+	"{\n"                                                                                      \
+	"	for ($w : @since) {\n"                                                                   \
+	"		if (nsecs - $w.1 >= %1$" PRIu64 " && @told[$w.0] != $w.1) {\n"             \
+	"			@told[$w.0] = $w.1;\n"                                                                 \
+	"			printf(\"%%d %%llu 0\\n\", $w.0, nsecs - $w.1);\n"                                     \
+	"		}\n"                                                                                    \
+	"	}\n"                                                                                     \
+	"}\n"                                                                                      \
+	"END { clear(@since); clear(@told); }\n"
 
 /* Called with what makes the trigger fire: JSON, or a line that a script has printed. */
 typedef void (*rut_trigger_seen_fn)(void *arg, const char *cause);
