@@ -151,3 +151,16 @@ RUBY
   read -r -a quad <quads
   [ "${quad[*]}" = "$1 ruby:call: syscall_entry_getppid: syscall_exit_getppid: ruby:return:" ]
 }
+
+# destroy_all: the sessions of this test, whose names begin with $S.
+destroy_all() {
+  for s in $("$RUTILE" list 2>/dev/null | awk -v p="^$S" '$1 ~ p {print $1}'); do
+    "$RUTILE" destroy "$s" 2>/dev/null
+  done
+}
+
+# opens N: a file is opened so often, by processes of a name that no other has.
+opens() {
+  cp /bin/cat ./counted
+  for _ in $(seq "$1"); do ./counted "$T/the-file" >/dev/null; done
+}

@@ -7,18 +7,7 @@
 need_bpf
 
 S=ts$$
-cleanup() {
-  for s in $("$RUTILE" list 2>/dev/null | awk -v p="^$S" '$1 ~ p {print $1}'); do
-    "$RUTILE" destroy "$s" 2>/dev/null
-  done
-}
-trap 'cleanup; rm -rf "$t_root"' EXIT
-
-# opens N: this file is opened so often, by processes of a name that no other has.
-opens() {
-  cp /bin/cat ./counted
-  for _ in $(seq "$1"); do ./counted "$T/the-file" >/dev/null; done
-}
+trap 'destroy_all; rm -rf "$t_root"' EXIT
 
 # The counting script of these tests.
 counting() {
