@@ -4,11 +4,12 @@
  *each, as the consumer does, so that tests of what is sent need neither rights nor the machine for
  *themselves. Content is 64-bit numbers that count up from FIRST over both streams.
  *
- *	feed TO DIR keep|spool PACKETS PAUSE-US FIRST
+ *	feed TO DIR keep|spool PACKETS PAUSE-US FIRST [LIMIT]
  *
  * With `keep` DIR is the trace, which stays; with `spool` it is DIR/record, and what is confirmed
  *is removed. Ends in order after so many packets, or at SIGINT. Status 1, with the reason: not all
- *could be sent.
+ *could be sent. Beyond LIMIT bytes that wait the oldest packets are dropped. Prints the number
+ *behind the last one, and how many were dropped.
  */
 #include <fcntl.h>
 #include <signal.h>
@@ -22,7 +23,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
-#include "ring/ring.h"
+#include "ring/append.h"
 #include "stream/sender.h"
 
 #define CPUS	  2
@@ -54,6 +55,7 @@ struct feed {
 	int fd[CPUS];
 	uint64_t seq[CPUS], last_ns[CPUS];
 	uint64_t next; /* number */
+	bool counts;   /* packets say how many numbers they have */
 };
 
 static volatile sig_atomic_t stop;
@@ -114,7 +116,8 @@ static void write_packet(struct feed *f)
 	} packet;
 	const int cpu = (int)(random() % CPUS);
 	const size_t whole = (1 + (size_t)random() % MAX_PAGES) * PAGE;
-	const size_t content = whole - (size_t)random() % 256 * 8, head = sizeof(packet.head) / 8;
+	const size_t content = whole - 16 - (size_t)random() % 256 * 8,
+		     head = sizeof(packet.head) / 8;
 
 	memset(&packet, 0, sizeof(packet));
 	packet.head = (struct rut_packet){.magic = RUT_CTF_PACKET_MAGIC,
@@ -129,6 +132,10 @@ static void write_packet(struct feed *f)
 	memcpy(packet.head.uuid, f->uuid, sizeof(f->uuid));
 	for (size_t i = head; i < content / 8; i++)
 		packet.words[i] = f->next++;
+	if (f->counts) {
+		packet.words[whole / 8 - 2] = RUT_PACKET_COUNTED;
+		packet.words[whole / 8 - 1] = content / 8 - head;
+	}
 	if (write(f->fd[cpu], &packet, whole) != (ssize_t)whole)
 		die("write");
 }
@@ -137,13 +144,14 @@ int main(int argc, char **argv)
 {
 	struct rut_sender_conf conf = {.ncpus = CPUS, .session = "record", .limit = UINT64_MAX};
 	struct rut_err err = RUT_ERR_INIT;
+	struct rut_sender_stats stats = {0};
 	struct rut_sender *s = NULL;
 	struct feed f = {0};
 	uint64_t began;
 	int rc;
 
-	if (argc != 7) {
-		fprintf(stderr, "usage: feed TO DIR keep|spool PACKETS PAUSE-US FIRST\n");
+	if (argc != 7 && argc != 8) {
+		fprintf(stderr, "usage: feed TO DIR keep|spool PACKETS PAUSE-US FIRST [LIMIT]\n");
 		return 2;
 	}
 	conf.to = argv[1];
@@ -151,6 +159,9 @@ int main(int argc, char **argv)
 	conf.spool = conf.keep ? NULL : argv[2];
 	snprintf(f.dir, sizeof(f.dir), "%.4000s%s", argv[2], conf.keep ? "" : "/record");
 	f.next = strtoull(argv[6], NULL, 10);
+	f.counts = conf.drop_oldest = argc == 8;
+	if (f.counts)
+		conf.limit = strtoull(argv[7], NULL, 10);
 	signal(SIGINT, on_stop);
 	srandom((unsigned int)getpid());
 	_Static_assert(sizeof(struct rut_packet) % 8 == 0, "numbers are aligned");
@@ -171,6 +182,9 @@ int main(int argc, char **argv)
 		rc = rut_sender_finish(s, rut_now_ns(), &err);
 	if (rc)
 		fprintf(stderr, "feed: %s\n", err.msg);
+	else
+		rut_sender_stats(s, &stats);
 	rut_sender_free(s);
+	printf("%llu %llu\n", (unsigned long long)f.next, (unsigned long long)stats.dropped_events);
 	return rc ? 1 : 0;
 }

@@ -117,6 +117,9 @@ static int parse(const struct rut_cmd *cmd, struct record *rec, int argc, char *
 		return rut_cli_usage_error(cmd, "'--' without a command after it");
 	if (rec->all && rec->opts.npids)
 		return rut_cli_usage_error(cmd, "--all and --pid exclude each other");
+	rc = rut_cli_record_check_loss(cmd, &rec->opts);
+	if (rc)
+		return rc;
 	return rut_cli_record_ruby_check(cmd, &rec->opts.ruby, rec->command);
 }
 

@@ -69,7 +69,7 @@ static int read_profile(struct service *s, const char *name, struct rut_record_o
 			 RUT_LOG_DIR "/%s-%%Y%%m%%d-%%H%%M%%S", name);
 	}
 	rut_cli_record_defaults(o);
-	return 0;
+	return rut_cli_record_check_loss(&there, o);
 }
 
 /* The service reports on its output and in its log file. */

@@ -41,7 +41,7 @@ static int check(const struct rut_cmd *cmd, const struct rut_record_opts *o)
 		return rut_cli_usage_error(cmd,
 					   "--flight and --to exclude each other: 'rutile snapshot "
 					   "--to' sends what is in memory");
-	return 0;
+	return rut_cli_record_check_loss(cmd, o);
 }
 
 /* The script is opened first: when that fails, the session stays stopped. */

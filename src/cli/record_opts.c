@@ -140,6 +140,14 @@ static int set_collector(const struct rut_cmd *cmd, struct rut_record_opts *o, c
 	return 0;
 }
 
+static int set_loss(const struct rut_cmd *cmd, struct rut_record_opts *o, const char *value)
+{
+	o->output.drop_oldest = o->ruby.counts = !strcmp(value, "oldest");
+	return o->output.drop_oldest || !strcmp(value, "newest")
+		       ? 0
+		       : rut_cli_usage_error(cmd, "--loss: oldest or newest, not '%s'", value);
+}
+
 static int set_number(const struct rut_cmd *cmd, struct rut_record_opts *o, int id,
 		      const char *value)
 {
@@ -328,6 +336,8 @@ int rut_cli_record_option(const struct rut_cmd *cmd, struct rut_record_opts *o, 
 	case RUT_OPT_LOG_KEEP:
 	case RUT_OPT_SPOOL:
 		return set_number(cmd, o, id, value);
+	case RUT_OPT_LOSS:
+		return set_loss(cmd, o, value);
 	case RUT_OPT_TO:
 		return set_collector(cmd, o, value);
 	case RUT_OPT_TLS:
@@ -335,6 +345,17 @@ int rut_cli_record_option(const struct rut_cmd *cmd, struct rut_record_opts *o, 
 	default:
 		return -ENOENT;
 	}
+}
+
+int rut_cli_record_check_loss(const struct rut_cmd *cmd, const struct rut_record_opts *o)
+{
+	if (o->output.drop_oldest && !o->output.to[0])
+		return rut_cli_usage_error(cmd, "--loss is for what is sent to a collector (--to)");
+	if (o->output.drop_oldest && o->output.pattern[0])
+		return rut_cli_usage_error(cmd,
+					   "--loss oldest and --output exclude each other: the "
+					   "directory keeps everything");
+	return 0;
 }
 
 void rut_cli_record_defaults(struct rut_record_opts *o)
@@ -504,6 +525,8 @@ void rut_cli_profile_write(FILE *out, const struct rut_record_conf *conf,
 		write_value(out, "tls", output->tls);
 	if (output->spool_bytes)
 		fprintf(out, "spool = %llu\n", (unsigned long long)output->spool_bytes);
+	if (output->drop_oldest)
+		fprintf(out, "loss = oldest\n");
 	if (conf->events[0])
 		write_value(out, "event", conf->events);
 	write_ruby(out, conf->ruby);

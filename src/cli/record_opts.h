@@ -38,6 +38,7 @@ enum {
 	RUT_OPT_RUBY_TRY_NEWER,
 	RUT_OPT_TO,
 	RUT_OPT_SPOOL,
+	RUT_OPT_LOSS,
 	RUT_OPT_TLS,
 	RUT_OPT_SCRIPT,
 	RUT_OPT_SCRIPT_TARGET,
@@ -65,6 +66,9 @@ enum {
 		 RUT_OPT_TLS},                                                                     \
 		{"spool", "SIZE", "keep up to SIZE on disk while the collector is away",           \
 		 RUT_OPT_SPOOL},                                                                   \
+		{"loss", "oldest|newest",                                                          \
+		 "what is lost when the collector does not keep up (default newest)",              \
+		 RUT_OPT_LOSS},                                                                    \
 		{"size", "SIZE", "continue in a new directory at this size", RUT_OPT_SIZE},        \
 		{"every", "TIME", "continue in a new directory after TIME", RUT_OPT_EVERY},        \
 		{"keep", "N", "remove the oldest directories, so that N remain", RUT_OPT_KEEP},    \
@@ -162,6 +166,9 @@ int rut_cli_record_dir(const struct rut_cmd *cmd, char *to, size_t size, const c
 
 /* Where logs are: $RUTILE_LOG_DIR, or /var/log/rutile. */
 const char *rut_cli_log_dir(void);
+
+/* Whether --loss makes sense. Returns 0 or RUT_EXIT_USAGE after a message. */
+int rut_cli_record_check_loss(const struct rut_cmd *cmd, const struct rut_record_opts *o);
 
 /* The defaults for what was not given. */
 void rut_cli_record_defaults(struct rut_record_opts *o);

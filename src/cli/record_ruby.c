@@ -204,6 +204,7 @@ static int source_start(struct rut_record_ruby *r, struct rut_record_ruby_source
 					   .slow_ns = s->kinds & (K(CALL) | K(RETURN)) ? r->slow_ns
 										       : 0,
 					   .overwrite = r->flight,
+					   .counts = r->counts,
 					   .ring_bytes = r->ring_bytes};
 	struct rut_targets *targets = calloc(1, sizeof(*targets));
 	_cleanup_buf_ struct rut_buf layers = RUT_BUF_INIT;

@@ -96,3 +96,38 @@ int rut_packet_append(int fd, const struct rut_packet *head, const unsigned char
 		rc = rut_packet_write(fd, packet + h, PAGE - h, end + (off_t)h);
 	return rc ? rc : rut_packet_write(fd, head, h, end);
 }
+
+int rut_packet_add_count(int fd, struct rut_packet *head, uint64_t records, off_t end)
+{
+	const struct rut_packet_foot foot = {RUT_PACKET_COUNTED, records};
+	off_t behind = end + (off_t)(head->packet_size / 8);
+	struct rut_packet next = *head;
+	int rc = 0;
+
+	if (head->packet_size - head->content_size < sizeof(foot) * 8) {
+		next.packet_seq_num++;
+		rc = rut_packet_append_empty(fd, next, 1, behind);
+		head->packet_size += PAGE * 8;
+		behind += (off_t)PAGE;
+		if (!rc)
+			rc = rut_packet_write(
+				fd, &head->packet_size, sizeof(head->packet_size),
+				end + (off_t)offsetof(struct rut_packet, packet_size));
+	}
+	return rc ? rc : rut_packet_write(fd, &foot, sizeof(foot), behind - (off_t)sizeof(foot));
+}
+
+bool rut_packet_read_foot(int fd, const struct rut_packet *head, off_t at, uint64_t magic,
+			  uint64_t *ret_records)
+{
+	struct rut_packet_foot foot;
+
+	if (head->packet_size < head->content_size + sizeof(foot) * 8 ||
+	    pread(fd, &foot, sizeof(foot),
+		  at + (off_t)(head->packet_size / 8) - (off_t)sizeof(foot)) !=
+		    (ssize_t)sizeof(foot) ||
+	    foot.magic != magic)
+		return false;
+	*ret_records = foot.records;
+	return true;
+}

@@ -7,7 +7,9 @@
 #ifndef RUT_RING_APPEND_H
 #define RUT_RING_APPEND_H
 
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 #include "ring/ring.h"
@@ -25,5 +27,24 @@ int rut_packet_write_first(int fd, const struct rut_packet *head, const unsigned
 /* The packet of `len` bytes, a multiple of 4096, with `head` as its header. */
 int rut_packet_append(int fd, const struct rut_packet *head, const unsigned char *packet,
 		      size_t len, off_t end);
+
+/*
+ * The last bytes of a packet, behind its content, where a sender may have to drop it: how many
+ * records it has, or had.
+ */
+struct rut_packet_foot {
+	__u64 magic;
+	__u64 records;
+};
+
+#define RUT_PACKET_COUNTED 0x544e554f43545552ull /* "RUTCOUNT" in memory */
+#define RUT_PACKET_DROPPED 0x53504f5244545552ull /* it stands for packets that were dropped */
+
+/* Adds the number of records to the packet at `end`, which grows by a page if it has no room. */
+int rut_packet_add_count(int fd, struct rut_packet *head, uint64_t records, off_t end);
+
+/* Does the packet at `at` end like that? */
+bool rut_packet_read_foot(int fd, const struct rut_packet *head, off_t at, uint64_t magic,
+			  uint64_t *ret_records);
 
 #endif

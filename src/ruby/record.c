@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "ring/append.h"
 #include "ring/read.h"
 #include "ruby/events.h"
 #include "ruby/record_out.h"
@@ -86,20 +87,27 @@ static int write_at(const struct stream *s, struct iovec *v, int n, size_t bytes
 	return 0;
 }
 
-/* Appends a packet with this head and `bytes` of records behind it. */
+/*
+ * Appends a packet with this head and `bytes` of records behind it. `count`: how many these are,
+ * for a sender that may drop the packet; NULL: it may not.
+ */
 static int append(struct rut_record_out *o, struct stream *s, struct rut_packet *head,
-		  const void *records, size_t bytes)
+		  const void *records, size_t bytes, const uint64_t *count)
 {
-	struct iovec v[2] = {{head, sizeof(*head)}, {(void *)(uintptr_t)records, bytes}};
+	struct rut_packet_foot foot = {RUT_PACKET_COUNTED, count ? *count : 0};
+	struct iovec v[3] = {
+		{head, sizeof(*head)}, {(void *)(uintptr_t)records, bytes}, {&foot, sizeof(foot)}};
+	const size_t whole = sizeof(*head) + bytes + (count ? sizeof(foot) : 0);
 	int rc;
 
 	memcpy(head->uuid, o->uuid, sizeof(head->uuid));
 	head->packet_seq_num = s->seq;
-	head->content_size = head->packet_size = (sizeof(*head) + bytes) * 8;
-	rc = write_at(s, v, bytes ? 2 : 1, sizeof(*head) + bytes);
+	head->content_size = (sizeof(*head) + bytes) * 8;
+	head->packet_size = whole * 8;
+	rc = write_at(s, v, count ? 3 : bytes ? 2 : 1, whole);
 	if (rc)
 		return rc;
-	s->end += (off_t)(sizeof(*head) + bytes);
+	s->end += (off_t)whole;
 	s->seq++;
 	s->last_ns = head->timestamp_end;
 	return 0;
@@ -119,7 +127,7 @@ static int append_empty(struct rut_record_out *o, struct stream *s, uint32_t str
 		.pid = (uint32_t)o->pid,
 	};
 
-	return append(o, s, &head, NULL, 0);
+	return append(o, s, &head, NULL, 0, NULL);
 }
 
 static uint64_t lost_of(const struct rut_record_out *o, const struct rut_ring *r)
@@ -127,9 +135,9 @@ static uint64_t lost_of(const struct rut_record_out *o, const struct rut_ring *r
 	return __atomic_load_n(&r->ctl->lost, __ATOMIC_RELAXED) - o->lost_before;
 }
 
-/* `packet`: in the ring, or a copy that does not change. */
+/* `packet`, of so many records: in the ring, or a copy that does not change. */
 static int append_events(struct rut_tracer *t, struct rut_record_out *o, const struct rut_ring *r,
-			 const unsigned char *packet)
+			 const unsigned char *packet, uint64_t records)
 {
 	struct rut_record_totals *sum = &t->record.totals;
 	size_t content;
@@ -149,7 +157,8 @@ static int append_events(struct rut_tracer *t, struct rut_record_out *o, const s
 		     : append_empty(o, &o->events, RUT_RECORD_STREAM, o->events.last_ns, 0);
 	if (rc)
 		return rc;
-	rc = append(o, &o->events, &head, packet + sizeof(head), content - sizeof(head));
+	rc = append(o, &o->events, &head, packet + sizeof(head), content - sizeof(head),
+		    t->config.counts ? &records : NULL);
 	if (rc)
 		return rc;
 	sum->packets++;
@@ -173,7 +182,7 @@ static int flush_names(struct rut_record_out *o, const struct rut_buf *b, uint64
 
 	if (b->failed)
 		return -ENOMEM;
-	return b->len ? append(o, &o->names, &head, b->data, b->len) : 0;
+	return b->len ? append(o, &o->names, &head, b->data, b->len, NULL) : 0;
 }
 
 /*
@@ -351,7 +360,7 @@ static int move_packets(struct rut_tracer *t, const struct rut_tracee *p)
 	/* No more than it can hold: what it says of its positions may be untrue. */
 	while (n++ < r->count && (packet = rut_ring_next(r, &o->pos))) {
 		uint64_t records = rut_ring_packet_records(r, o->pos);
-		int rc = append_events(t, o, r, packet);
+		int rc = append_events(t, o, r, packet, records);
 
 		if (rc)
 			return rc;
@@ -576,7 +585,7 @@ static int copy_ring(struct rut_tracer *t, struct rut_tracee *p, struct rut_reco
 		if (rc == -ESTALE || rc == -EAGAIN)
 			continue; /* overwritten meanwhile, or by a thread that was interrupted */
 		if (!rc)
-			rc = append_events(t, o, r, buf);
+			rc = append_events(t, o, r, buf, records);
 		if (rc)
 			return rc;
 		t->record.totals.events += records;

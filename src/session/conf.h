@@ -49,6 +49,7 @@ struct rut_output_conf {
 	char spool[256];	    /* directory for what it has not taken yet; "": in memory */
 	char tls[256];		    /* directory of certificates; "": the usual one */
 	uint64_t spool_bytes;	    /* at most so much of that; 0: RUT_SENDER_LIMIT */
+	bool drop_oldest;	    /* beyond that drop the oldest packets, not the newest events */
 	uint64_t size_bytes;	    /* switch to the next directory at this size; 0: never */
 	uint64_t every_ns;	    /* and after this time; 0: never */
 	bool exact;    /* the first directory must have the very name, or opening it fails */

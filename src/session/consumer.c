@@ -264,6 +264,7 @@ static int open_sender(struct rut_consumer *c, struct rut_err *err)
 		.spool = c->conf.spool[0] ? c->conf.spool : NULL,
 		.tls = c->conf.tls[0] ? c->conf.tls : NULL,
 		.limit = c->conf.spool_bytes,
+		.drop_oldest = c->conf.drop_oldest,
 		.keep = c->conf.pattern[0],
 		.ncpus = c->recorder->ncpus,
 	};
@@ -338,6 +339,9 @@ static bool must_rotate(const struct rut_consumer *c, uint64_t now)
 {
 	/* A next directory that cannot be made is tried once a second; this one grows meanwhile. */
 	if (c->rotate_failed_ns && now - c->rotate_failed_ns < RETRY_NS)
+		return false;
+	/* Directories whose packets are dropped would remain, with their metadata. */
+	if (c->dropping)
 		return false;
 	return c->rotate_failed_ns ||
 	       (c->conf.size_bytes && c->writer.bytes >= c->conf.size_bytes) ||
@@ -461,9 +465,14 @@ int rut_consumer_send(struct rut_consumer *c, struct rut_err *err)
 /* What is in the files now may be sent; records before `complete_ns` are all there. */
 static int offer(struct rut_consumer *c, uint64_t complete_ns, struct rut_err *err)
 {
-	return c->sender ? rut_sender_step(c->sender, c->writer.path, c->clock.begin_ns,
-					   complete_ns, err)
-			 : 0;
+	int rc;
+
+	if (!c->sender)
+		return 0;
+	rc = rut_sender_step(c->sender, c->writer.path, c->clock.begin_ns, complete_ns, err);
+	__atomic_store_n(&c->recorder->meta->dropped, rut_sender_dropped(c->sender, &c->dropping),
+			 __ATOMIC_RELAXED);
+	return rc;
 }
 
 int rut_consumer_clear(struct rut_consumer *c, struct rut_err *err)
@@ -566,6 +575,7 @@ static int send_rest(struct rut_consumer *c, struct rut_err *err)
 	if (!rc)
 		rc = rut_sender_finish(c->sender, c->end_ns, err);
 	rut_sender_stats(c->sender, &st);
+	c->recorder->meta->dropped = st.dropped_events;
 	rut_info("sent %.1f MiB in %llu packets to '%s'", (double)st.bytes / 1048576,
 		 (unsigned long long)st.packets, c->conf.to);
 	return rc;

@@ -22,6 +22,7 @@ struct rut_consumer {
 	struct rut_recorder *recorder; /* borrowed */
 	struct rut_sender *sender;     /* sends what is written to a collector; NULL: none; owned */
 	bool full;		       /* the sender has no room: nothing is drained */
+	bool dropping;		       /* it drops packets */
 	struct rut_output_conf conf;
 	struct rut_writer writer;
 	uint64_t opened_ns, flushed_ns, drained_ns, looked_ns;

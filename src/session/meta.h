@@ -14,7 +14,7 @@
 #include "session/conf.h"
 
 #define RUT_META_MAGIC		0x4154454d4c495452ull /* "RTILMETA" in memory */
-#define RUT_META_VERSION	15
+#define RUT_META_VERSION	16
 #define RUT_META_PAGES_OFFSET	(1u << 20)
 #define RUT_META_TEXT_OFFSET	(128u << 10)
 #define RUT_META_DYNAMIC_OFFSET (512u << 10)
@@ -81,6 +81,7 @@ struct rut_session_meta {
 	uint64_t bytes_written, packets_written, records_written;
 	uint64_t missed;	 /* events nested in themselves, of programs that were removed */
 	uint64_t missed_counted; /* such events, of all programs, that the rings count as lost */
+	uint64_t dropped;	 /* events of packets that the sender has dropped */
 	int32_t write_errno;
 	uint32_t text_len;    /* metadata, at RUT_META_TEXT_OFFSET */
 	uint32_t dynamic_len; /* ... of events added, at RUT_META_DYNAMIC_OFFSET */

@@ -511,7 +511,8 @@ uint64_t rut_recorder_lost(const struct rut_recorder *r)
 
 	for (int cpu = 0; cpu < r->ncpus; cpu++)
 		lost += __atomic_load_n(&r->rings[cpu].ctl->lost, __ATOMIC_RELAXED);
-	return lost - __atomic_load_n(&r->meta->missed_counted, __ATOMIC_RELAXED);
+	return lost - __atomic_load_n(&r->meta->missed_counted, __ATOMIC_RELAXED) +
+	       __atomic_load_n(&r->meta->dropped, __ATOMIC_RELAXED);
 }
 
 uint64_t rut_recorder_missed(const struct rut_recorder *r)

@@ -56,7 +56,7 @@ static int copy_ring(struct rut_writer *w, int cpu, uint64_t end, unsigned char 
 			snap->begin_ns = p->timestamp_begin;
 		if (p->timestamp_end > snap->end_ns)
 			snap->end_ns = p->timestamp_end;
-		rc = rut_writer_append(w, cpu, buf);
+		rc = rut_writer_append(w, cpu, buf, NULL);
 		if (rc < 0)
 			return rc;
 		w->records += records;

@@ -334,7 +334,8 @@ void rut_writer_finish(struct rut_writer *w, uint64_t end_ns)
 	}
 }
 
-int rut_writer_append(struct rut_writer *w, int cpu, const unsigned char *packet)
+int rut_writer_append(struct rut_writer *w, int cpu, const unsigned char *packet,
+		      const uint64_t *records)
 {
 	struct rut_stream *s = &w->streams[cpu];
 	struct rut_packet head;
@@ -359,10 +360,13 @@ int rut_writer_append(struct rut_writer *w, int cpu, const unsigned char *packet
 	if (!rc)
 		rc = w->published ? rut_packet_append(s->fd, &head, packet, len, s->end)
 				  : append_plain(s->fd, &head, packet, len, s->end);
+	if (!rc && records && w->recorder->meta->output.drop_oldest)
+		rc = rut_packet_add_count(s->fd, &head, *records, s->end);
 	if (rc)
 		return ftruncate(s->fd, s->end) < 0 ? -errno : rc;
 	s->last = s->end;
 	s->last_end_ns = head.timestamp_end;
+	len = head.packet_size / 8;
 	s->end += (off_t)len;
 	s->lost = head.events_discarded + s->lost_before;
 	w->bytes += len;
@@ -415,7 +419,7 @@ int64_t rut_writer_drain(struct rut_writer *w, struct rut_err *err)
 			/* Before the first packet that needs it. */
 			rc = rut_writer_describe_compat(w, err);
 			if (!rc)
-				rc = rut_writer_append(w, cpu, data);
+				rc = rut_writer_append(w, cpu, data, &records);
 			w->write_errno = -rc;
 			if (rc)
 				break;
@@ -517,7 +521,7 @@ static int append_aside(const unsigned char *packet, uint64_t records, void *arg
 	struct rut_writer *w = arg;
 
 	w->records += records;
-	return rut_writer_append(w, w->recorder->ncpus, packet);
+	return rut_writer_append(w, w->recorder->ncpus, packet, NULL);
 }
 
 int rut_writer_aside(struct rut_writer *w, uint64_t at_ns,

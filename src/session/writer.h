@@ -66,9 +66,11 @@ int64_t rut_writer_drain(struct rut_writer *w, struct rut_err *err);
 
 /*
  * Appends one packet to the file of a CPU (or, at ncpus, to a file beside them). Its unused rest is
- * cut off. A write that fails half-way is taken back. Returns 0 or -errno.
+ * cut off. A write that fails half-way is taken back. `records`: how many it has; NULL: a sender
+ * must not drop it. Returns 0 or -errno.
  */
-int rut_writer_append(struct rut_writer *w, int cpu, const unsigned char *packet);
+int rut_writer_append(struct rut_writer *w, int cpu, const unsigned char *packet,
+		      const uint64_t *records);
 
 /*
  * After the last drain: every stream ends at `end_ns`, when the rings were flushed. Readers look at

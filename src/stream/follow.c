@@ -197,11 +197,26 @@ uint64_t rut_chunk_scan(struct rut_chunk *c, void (*lock)(void *arg, bool on), v
 				continue;
 			bytes += (uint64_t)(st.st_size - f->size);
 			lock(arg, true);
+			f->waiting += (uint64_t)(st.st_size - f->size);
 			f->size = st.st_size;
 			lock(arg, false);
 		}
 	}
 	return bytes;
+}
+
+int rut_stream_file_head(const struct rut_stream_file *f, off_t at, off_t size,
+			 struct rut_packet *ret)
+{
+	const off_t left = size - at;
+
+	if (left < (off_t)sizeof(*ret) ||
+	    pread(f->fd, ret, sizeof(*ret), at) != (ssize_t)sizeof(*ret) ||
+	    ret->magic != RUT_CTF_PACKET_MAGIC || ret->content_size % 8 || ret->packet_size % 8 ||
+	    ret->content_size < sizeof(*ret) * 8 || ret->packet_size < ret->content_size ||
+	    ret->packet_size / 8 > (uint64_t)left || ret->packet_size / 8 > INT32_MAX)
+		return -EBADMSG;
+	return 0;
 }
 
 void rut_chunk_remove(const struct rut_chunk *c)

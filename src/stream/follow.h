@@ -16,6 +16,8 @@
 #include <sys/types.h>
 #include <time.h>
 
+#include "ring/ring.h"
+
 struct rut_err;
 
 struct rut_stream_file {
@@ -26,10 +28,26 @@ struct rut_stream_file {
 	off_t size, sent, confirmed;
 	off_t last; /* of the last packet that was sent, which ends at: */
 	uint64_t last_ns;
-	off_t punched; /* given back to the file system */
-	bool bad;      /* not a sequence of packets from `sent` on: what follows is left out */
+	off_t punched;	  /* given back to the file system */
+	uint64_t waiting; /* bytes that are neither confirmed nor dropped */
+	uint64_t batch;	  /* of these: sent since the last confirmation */
+	bool bad;	  /* not a sequence of packets from `sent` on: what follows is left out */
 	uint64_t discarded_base; /* of the stream before this file */
 	void *stream;		 /* of the sender; borrowed */
+	/*
+	 * Where the oldest packets are dropped (room.c). Those that begin before `claimed` are the
+	 * sending thread's. Events that were dropped before `sent` and `confirmed`; how much larger
+	 * what was dropped is than what is sent for it.
+	 */
+	off_t claimed;
+	uint64_t dropped, dropped_ok;
+	off_t cut, cut_ok;
+	/* Of the recorder's thread: the next packet to drop, if known, and the one that stands for
+	 * those before it, if there are some. */
+	off_t drop_at, filler_at;
+	bool known, filling;
+	struct rut_packet oldest, filler;
+	uint64_t oldest_records, filler_records;
 };
 
 struct rut_stream_part {
@@ -66,6 +84,10 @@ void rut_chunk_free(struct rut_chunk *c);
  * `lock` is held while what another thread reads is changed. Returns the number of new bytes.
  */
 uint64_t rut_chunk_scan(struct rut_chunk *c, void (*lock)(void *arg, bool on), void *arg);
+
+/* The header of the packet at `at`, in a file of `size` bytes. Returns 0 or -EBADMSG. */
+int rut_stream_file_head(const struct rut_stream_file *f, off_t at, off_t size,
+			 struct rut_packet *ret);
 
 /* Removes the files, which were all read, and the directories that are empty then. */
 void rut_chunk_remove(const struct rut_chunk *c);

@@ -15,10 +15,10 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
+#include "ring/append.h"
 #include "stream/sender_internal.h"
 
 #define BATCH_PACKETS 64
-#define BATCH_BYTES   (8u << 20)
 #define PAUSE_MIN_NS  100000000ull
 #define PAUSE_MAX_NS  5000000000ull
 #define PUNCH_BYTES   (1 << 20)
@@ -30,13 +30,21 @@ struct batch {
 
 /* ---- a connection ---- */
 
+static void rewind_file(struct rut_stream_file *f)
+{
+	f->sent = f->confirmed;
+	f->batch = 0;
+	f->dropped = f->dropped_ok;
+	f->cut = f->cut_ok;
+}
+
 static void rewind_files(struct rut_sender *s)
 {
 	pthread_mutex_lock(&s->lock);
 	for (struct rut_chunk *c = s->chunks; c; c = c->next)
 		for (struct rut_stream_part *p = c->parts; p; p = p->next)
 			for (struct rut_stream_file *f = p->files; f; f = f->next)
-				f->sent = f->confirmed;
+				rewind_file(f);
 	pthread_mutex_unlock(&s->lock);
 }
 
@@ -91,44 +99,87 @@ static int connect_link(struct rut_sender *s, struct rut_chunk *c, struct rut_er
 
 /* ---- rounds ---- */
 
-/* The next packet of a file, which has `left` bytes. Returns 0, or -EBADMSG when it is none. */
-static int read_head(const struct rut_stream_file *f, off_t left, struct rut_packet *ret)
+/* The rest of a file is not sent: it is no packet. */
+static void give_up(struct rut_sender *s, struct rut_stream_file *f, off_t size, struct batch *b)
 {
-	if (left < (off_t)sizeof(*ret) ||
-	    pread(f->fd, ret, sizeof(*ret), f->sent) != (ssize_t)sizeof(*ret) ||
-	    ret->magic != RUT_CTF_PACKET_MAGIC || ret->content_size % 8 || ret->packet_size % 8 ||
-	    ret->content_size < sizeof(*ret) * 8 || ret->packet_size < ret->content_size ||
-	    ret->packet_size / 8 > (uint64_t)left || ret->packet_size / 8 > INT32_MAX)
-		return -EBADMSG;
+	rut_warn("'%s' has no packet at byte %lld: its rest is not sent", f->name,
+		 (long long)f->sent);
+	f->bad = true;
+	f->sent = size;
+	pthread_mutex_lock(&s->lock);
+	b->bytes += f->waiting - f->batch;
+	f->batch = f->waiting;
+	pthread_mutex_unlock(&s->lock);
+}
+
+/*
+ * Sends the packet at f->sent, which takes `whole` bytes of the file. What stands for packets that
+ * were dropped is sent as a small packet, and what follows counts their events as lost.
+ */
+static int send_one(struct rut_sender *s, struct rut_stream_file *f, struct rut_packet *p,
+		    struct batch *b)
+{
+	const off_t whole = (off_t)(p->packet_size / 8);
+	uint64_t lost = 0;
+	bool filler = s->drop_oldest && p->content_size == sizeof(*p) * 8 &&
+		      rut_packet_read_foot(f->fd, p, f->sent, RUT_PACKET_DROPPED, &lost);
+	int rc;
+
+	p->events_discarded += f->dropped + lost;
+	if (filler)
+		p->packet_size = RUT_STREAM_PACKET * 8;
+	rc = s->link->packet(s, f, p);
+	if (rc)
+		return rc;
+	f->last = f->sent;
+	f->last_ns = p->timestamp_end;
+	f->sent += whole;
+	b->packets++;
+	if (filler) {
+		f->dropped += lost;
+		f->cut += whole - (off_t)RUT_STREAM_PACKET;
+		return 0;
+	}
+	b->bytes += (uint64_t)whole;
+	f->batch += (uint64_t)whole;
+	__atomic_fetch_add(&s->in_flight, (uint64_t)whole, __ATOMIC_RELAXED);
 	return 0;
 }
 
-/* Sends packets of one file. Its size is read once: what comes later waits for the next round. */
-static int send_file(struct rut_sender *s, struct rut_stream_file *f, off_t size, struct batch *b,
-		     struct rut_err *err)
+/*
+ * Sends the packets of one file that begin before `end`. Its size is read once: what comes later
+ * waits for the next round.
+ */
+static int send_file(struct rut_sender *s, struct rut_stream_file *f, off_t end, off_t size,
+		     struct batch *b, struct rut_err *err)
 {
-	while (!f->bad && f->sent < size && b->packets < BATCH_PACKETS && b->bytes < BATCH_BYTES) {
+	while (!f->bad && f->sent < end && b->packets < BATCH_PACKETS && b->bytes < s->batch) {
 		struct rut_packet p;
-		off_t before = f->sent;
 		int rc;
 
-		if (read_head(f, size - f->sent, &p) < 0) {
-			rut_warn("'%s' has no packet at byte %lld: its rest is not sent", f->name,
-				 (long long)f->sent);
-			f->bad = true;
-			f->sent = size;
-			b->bytes += (uint64_t)(size - before);
+		if (rut_stream_file_head(f, f->sent, size, &p) < 0) {
+			give_up(s, f, size, b);
 			return 0;
 		}
-		rc = s->link->packet(s, f, &p);
+		rc = send_one(s, f, &p, b);
 		if (rc > 0)
 			return 0; /* its stream is not open yet */
 		if (rc)
 			return rut_err_errno(err, -rc, "the connection to the collector broke");
-		b->packets++;
-		b->bytes += (uint64_t)(f->sent - before);
 	}
 	return 0;
+}
+
+/* Up to where packets of the file may be sent in this round. Locked. */
+static off_t claim(const struct rut_sender *s, struct rut_stream_file *f, const struct batch *b)
+{
+	const uint64_t room = b->bytes < s->batch ? s->batch - b->bytes : 0;
+
+	if (!s->drop_oldest)
+		return f->size;
+	if (room && (off_t)room > f->claimed - f->sent)
+		f->claimed = (off_t)room < f->size - f->sent ? f->sent + (off_t)room : f->size;
+	return f->claimed;
 }
 
 static int send_files(struct rut_sender *s, struct rut_chunk *c, struct batch *b,
@@ -139,10 +190,10 @@ static int send_files(struct rut_sender *s, struct rut_chunk *c, struct batch *b
 	pthread_mutex_lock(&s->lock);
 	for (struct rut_stream_part *p = c->parts; p && !rc; p = p->next)
 		for (struct rut_stream_file *f = p->files; f && !rc; f = f->next) {
-			off_t size = f->size;
+			const off_t end = claim(s, f, b), size = f->size;
 
 			pthread_mutex_unlock(&s->lock);
-			rc = send_file(s, f, size, b, err);
+			rc = send_file(s, f, end, size, b, err);
 			pthread_mutex_lock(&s->lock);
 		}
 	pthread_mutex_unlock(&s->lock);
@@ -162,21 +213,35 @@ static void punch(const struct rut_sender *s, struct rut_stream_file *f)
 		return;
 	p.content_size = sizeof(p) * 8;
 	p.packet_size = (uint64_t)f->confirmed * 8;
-	if (pwrite(f->fd, &p, sizeof(p), 0) != (ssize_t)sizeof(p))
+	/* It stands for nothing that was dropped. */
+	if (pwrite(f->fd, &(struct rut_packet_foot){0}, sizeof(struct rut_packet_foot),
+		   f->confirmed - (off_t)sizeof(struct rut_packet_foot)) < 0 ||
+	    pwrite(f->fd, &p, sizeof(p), 0) != (ssize_t)sizeof(p))
 		return;
 	if (!fallocate(f->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 4096,
 		       f->confirmed - 4096))
 		f->punched = f->confirmed;
 }
 
+static void confirm_file(struct rut_stream_file *f)
+{
+	f->confirmed = f->sent;
+	f->waiting -= f->batch;
+	f->batch = 0;
+	f->dropped_ok = f->dropped;
+	f->cut_ok = f->cut;
+}
+
 /* The recorder takes the lock: no disk I/O under it. The lists grow at their ends only. */
 static void release(struct rut_sender *s, struct rut_chunk *c, const struct batch *b)
 {
+	bool kept_up;
+
 	pthread_mutex_lock(&s->lock);
 	for (struct rut_stream_part *p = c->parts; p; p = p->next)
 		for (struct rut_stream_file *f = p->files; f; f = f->next)
 			if (f->sent > f->confirmed) {
-				f->confirmed = f->sent;
+				confirm_file(f);
 				pthread_mutex_unlock(&s->lock);
 				punch(s, f);
 				pthread_mutex_lock(&s->lock);
@@ -185,8 +250,14 @@ static void release(struct rut_sender *s, struct rut_chunk *c, const struct batc
 	__atomic_store_n(&s->in_flight, 0, __ATOMIC_RELAXED);
 	s->stats.bytes += b->bytes;
 	s->stats.packets += b->packets;
+	kept_up = s->dropping && s->waiting < s->limit / 2;
+	s->dropping &= !kept_up;
 	pthread_cond_broadcast(&s->wake);
 	pthread_mutex_unlock(&s->lock);
+	if (kept_up)
+		rut_info("%s keeps up again: %llu events in %llu packets were dropped", s->to,
+			 (unsigned long long)s->stats.dropped_events,
+			 (unsigned long long)s->stats.dropped_packets);
 }
 
 /* What was dropped is not to be found missing later. */
@@ -202,7 +273,7 @@ static void drop(struct rut_sender *s, const struct rut_chunk *c)
 	pthread_mutex_lock(&s->lock);
 	for (struct rut_stream_part *p = c->parts; p; p = p->next)
 		for (struct rut_stream_file *f = p->files; f; f = f->next)
-			s->waiting -= (uint64_t)(f->size - f->confirmed);
+			s->waiting -= f->waiting;
 	pthread_cond_broadcast(&s->wake);
 	pthread_mutex_unlock(&s->lock);
 }
@@ -317,10 +388,10 @@ static int64_t round_trip(struct rut_sender *s, struct rut_err *err)
 	s->pause_ns = 0;
 	release(s, c, &b);
 	/* More may have come before it was closed: only a round that found nothing ends it. */
-	if (closed && !b.bytes)
+	if (closed && !b.bytes && !b.packets)
 		rc = next_chunk(s, c, err);
 	s->ended = rc == 1;
-	return rc < 0 ? rc : (int64_t)b.bytes + closed;
+	return rc < 0 ? rc : (int64_t)(b.bytes + b.packets) + closed;
 }
 
 static void wait_for_work(struct rut_sender *s, uint64_t ns)

@@ -4,7 +4,8 @@
  * larger than the server takes. Published without waiting; a batch is confirmed when the stream has
  * acknowledged each message, which means that it is stored, and replicated if it is to be.
  *
- * Nothing of a packet is changed: a receiver can put it where it is in our file. After a break the
+ * Nothing of a packet is changed but the count of lost events, where packets were dropped: a
+ * receiver can put it where it is in our file, less what was dropped before it. After a break the
  * unconfirmed ones are sent again, and a receiver writes the same bytes to the same place.
  */
 #include <errno.h>
@@ -186,7 +187,6 @@ static int send_packet(struct rut_sender *s, struct rut_stream_file *f, struct r
 	struct rut_nats_head h = new_head(s, RUT_NATS_PACKET);
 	const struct rut_stream_part *part = f->stream;
 	_cleanup_free_ char *data = NULL;
-	int rc;
 
 	if (!part)
 		return 1;
@@ -198,18 +198,12 @@ static int send_packet(struct rut_sender *s, struct rut_stream_file *f, struct r
 	if (pread(f->fd, data, content, f->sent) != (ssize_t)content)
 		return -EIO;
 	h.seq = p->packet_seq_num;
-	h.offset = (uint64_t)f->sent;
+	h.offset = (uint64_t)(f->sent - f->cut);
 	h.whole = whole;
 	h.content = content;
+	memcpy(data, p, sizeof(*p));
 	set_subject(s, &s->nats->where, part->name, f->name);
-	rc = publish(s, h, data);
-	if (rc)
-		return rc;
-	f->last = f->sent;
-	f->last_ns = p->timestamp_end;
-	f->sent += (off_t)whole;
-	__atomic_fetch_add(&s->in_flight, whole, __ATOMIC_RELAXED);
-	return 0;
+	return publish(s, h, data);
 }
 
 /* A copy of the part's metadata, if it was not sent yet; NULL: it was, or no memory. */
@@ -422,7 +416,7 @@ static int send_end(struct rut_sender *s, const struct rut_stream_part *p,
 	    ns <= f->last_ns)
 		return 0;
 	h.seq = ns;
-	h.offset = (uint64_t)f->last;
+	h.offset = (uint64_t)(f->last - f->cut);
 	h.whole = (uint64_t)(f->confirmed - f->last);
 	set_subject(s, &s->nats->where, p->name, f->name);
 	return publish(s, h, NULL);
@@ -440,7 +434,7 @@ static int end_chunk(struct rut_sender *s, struct rut_chunk *c, const struct rut
 		for (const struct rut_stream_file *f = p->files; f && !rc; f = f->next) {
 			rc = send_end(s, p, f);
 			rut_buf_printf(&list, "%s/%s %lld\n", p->name, f->name,
-				       (long long)f->confirmed);
+				       (long long)(f->confirmed - f->cut));
 		}
 	if (rc)
 		return send_failed(rc, err);

@@ -132,9 +132,6 @@ static int send_packet(struct rut_sender *s, struct rut_stream_file *f, struct r
 				      f->sent + (off_t)sizeof(*p), content - sizeof(*p),
 				      (uint32_t)(whole - content));
 	packet_sent(o, p);
-	f->sent += (off_t)whole;
-	if (!rc)
-		__atomic_fetch_add(&s->in_flight, whole, __ATOMIC_RELAXED);
 	return rc;
 }
 

@@ -19,8 +19,9 @@
 #include "stream/sender_internal.h"
 #include "stream/tls.h"
 
-#define LINGER_NS  30000000000ull /* without progress, at the end */
-#define NO_PEER_NS 10000000000ull /* the same while there is no connection */
+#define LINGER_NS   30000000000ull /* without progress, at the end */
+#define BATCH_BYTES (8ull << 20)
+#define NO_PEER_NS  10000000000ull /* the same while there is no connection */
 
 static void set_lock(void *arg, bool on)
 {
@@ -78,6 +79,9 @@ int rut_sender_new(struct rut_sender **ret, const struct rut_sender_conf *conf, 
 	s->mount_fd = -1;
 	s->limit = conf->limit ? conf->limit : RUT_SENDER_LIMIT;
 	s->keep = conf->keep;
+	s->drop_oldest = conf->drop_oldest && !conf->keep;
+	/* What was sent is not dropped: most of what is waiting must not have been. */
+	s->batch = s->drop_oldest && s->limit / 4 < BATCH_BYTES ? s->limit / 4 : BATCH_BYTES;
 	s->ncpus = conf->ncpus;
 	memcpy(s->packet_uuid, conf->uuid, sizeof(s->packet_uuid));
 	pthread_mutex_init(&s->lock, NULL);
@@ -182,6 +186,7 @@ int rut_sender_step(struct rut_sender *s, const char *dir, uint64_t begin_ns, ui
 	if (bytes)
 		pthread_cond_signal(&s->wake);
 	set_lock(s, false);
+	rut_sender_full(s);
 	return 0;
 }
 
@@ -227,9 +232,31 @@ int rut_sender_cleared(struct rut_sender *s, struct rut_err *err)
 					"stays there");
 }
 
-bool rut_sender_full(const struct rut_sender *s)
+static bool over_limit(const struct rut_sender *s)
 {
 	return !s->keep && __atomic_load_n(&s->waiting, __ATOMIC_RELAXED) >= s->limit;
+}
+
+bool rut_sender_full(struct rut_sender *s)
+{
+	if (s->drop_oldest && over_limit(s))
+		rut_sender_drop_oldest(s);
+	return over_limit(s);
+}
+
+uint64_t rut_sender_dropped(struct rut_sender *s, bool *ret_now)
+{
+	uint64_t events;
+
+	if (!s->drop_oldest) {
+		*ret_now = false;
+		return 0;
+	}
+	set_lock(s, true);
+	events = s->stats.dropped_events;
+	*ret_now = s->dropping;
+	set_lock(s, false);
+	return events;
 }
 
 /*

@@ -7,7 +7,8 @@
  * steps it calls rut_sender_step(). A thread of the sender reads the packets and sends them, so
  * that a collector that hangs never delays the recorder. When more is waiting than the limit
  * allows, rut_sender_full() says so: the recorder leaves its rings alone then, and what finds no
- * room in them is counted in events_discarded, as always.
+ * room in them is counted in events_discarded, as always. With `drop_oldest` packets that wait are
+ * dropped instead, the oldest first; their events are counted in events_discarded of what follows.
  *
  * A connection that breaks is made again, with increasing pauses. The relay protocol ends a session
  * with its connection, so the collector stores what follows as another trace; packets that were not
@@ -32,7 +33,9 @@ struct rut_sender_conf {
 	const char *spool;   /* directory for what is not sent yet; NULL: in memory */
 	const char *tls;     /* directory of certificates, for relays://; NULL: RUT_TLS_DIR */
 	uint64_t limit;	     /* bytes waiting; 0: RUT_SENDER_LIMIT */
-	bool keep;	     /* the directories are the user's: nothing is removed, no limit */
+	/* Beyond that the oldest packets are dropped, which needs their counts (ring/append.h). */
+	bool drop_oldest;
+	bool keep; /* the directories are the user's: nothing is removed, no limit */
 	/* The streams kernel/kernel_0 ... that exist from the begin, and their trace's uuid. */
 	int ncpus;
 	uint8_t uuid[16];
@@ -44,6 +47,7 @@ struct rut_sender_stats {
 	uint64_t bytes, packets; /* stored by the collector */
 	uint64_t waiting_bytes;
 	uint64_t connects, breaks;
+	uint64_t dropped_events, dropped_packets;
 	bool connected;
 	char path[4096]; /* where the collector stores it, in its own words */
 };
@@ -82,8 +86,11 @@ int rut_sender_clearable(struct rut_sender *s, struct rut_err *err);
 /* Has that been done? Returns 0, -EAGAIN, or -EIO when something stays at the collector. */
 int rut_sender_cleared(struct rut_sender *s, struct rut_err *err);
 
-/* Is more waiting than allowed? */
-bool rut_sender_full(const struct rut_sender *s);
+/* Is more waiting than allowed? Where the oldest packets are dropped: and cannot be. */
+bool rut_sender_full(struct rut_sender *s);
+
+/* How many events were dropped. *ret_now: and the collector has not caught up since. */
+uint64_t rut_sender_dropped(struct rut_sender *s, bool *ret_now);
 
 /*
  * The last directory is complete and ends at `end_ns`. Sends what is waiting, for as long as the

@@ -47,7 +47,7 @@ struct rut_sender_link {
 	int (*open)(struct rut_sender *s, struct rut_chunk *c, struct rut_err *err);
 	/* Sends metadata and streams of the chunk that are new. */
 	int (*update)(struct rut_sender *s, struct rut_chunk *c, struct rut_err *err);
-	/* Sends the packet at f->sent, and continues behind it. 1: its stream is not open yet. */
+	/* Sends the packet at f->sent, with this header. 1: its stream is not open yet. */
 	int (*packet)(struct rut_sender *s, struct rut_stream_file *f, struct rut_packet *p);
 	/* Nothing is to be sent; all records before that time were. NULL: not wanted. */
 	void (*idle)(struct rut_sender *s, uint64_t complete_ns);
@@ -76,8 +76,8 @@ struct rut_sender {
 	struct rut_url url;
 	char to[600], session[256], host[256];
 	char pattern[256], spool[256];
-	uint64_t limit;
-	bool keep;
+	uint64_t limit, batch; /* bytes waiting; bytes sent before they are confirmed */
+	bool keep, drop_oldest;
 	int ncpus;
 	uint8_t uuid[16], packet_uuid[16];
 	int mount_fd;
@@ -96,6 +96,7 @@ struct rut_sender {
 	uint64_t waiting; /* bytes; read without the lock */
 	/* Of `waiting`: sent but not confirmed. The thread writes it; atomic, without the lock. */
 	uint64_t in_flight;
+	bool dropping; /* packets were dropped, and the collector has not caught up yet */
 	bool ending, ended, cancelled;
 	uint32_t clears;	      /* chunks that are still to be cleared */
 	bool clear_failed;	      /* of the last one something stays at the collector */
@@ -109,6 +110,9 @@ struct rut_sender {
 	uint64_t beacon_ns;
 	bool said_broken, said_metadata;
 };
+
+/* Drops the oldest packets until no more is waiting than allowed. The recorder's thread. */
+void rut_sender_drop_oldest(struct rut_sender *s);
 
 /* The thread's function. */
 void *rut_sender_run(void *sender);

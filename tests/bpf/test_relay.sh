@@ -422,6 +422,39 @@ test_full() {
   [ "$(grep -c 'entry_getpgid: .*pid = 434343 }' out.txt)" = 1000 ]
 }
 
+# The same with --loss oldest: the newest calls are there, and the rings lose nothing. Every event that was recorded is there or counted.
+test_full_oldest() {
+  need_bpf
+  p=$(free_port)
+  relay "$p"
+  "$RUTILE" start $S --to "relay://127.0.0.1:$p" -e 'syscall:getpgid' --spool 256k --loss oldest --subbuf 16k
+  t_wait stored $S >/dev/null
+  kill -STOP "$(cat "$t_root/relay")"
+  numbered 10000000 100000
+  drops() { grep -q 'does not keep up: the oldest packets are dropped' "$RUTILE_LOG_DIR/$S.log"; }
+  t_wait drops
+  kill -CONT "$(cat "$t_root/relay")"
+  resumed() { grep -q "keeps up again" "$RUTILE_LOG_DIR/$S.log"; }
+  t_wait resumed
+  dropped=$("$RUTILE" status $S | sed -n 's/^lost *\([0-9]*\),.*/\1/p')
+  "$RUTILE" destroy $S
+  end_relay
+  babeltrace2 "$(stored $S)" >out.txt 2>lost.txt
+  ends=$(sed -n 's/.* ends: \([0-9]*\) events.* \([0-9]*\) events lost$/\1 \2/p' "$RUTILE_LOG_DIR/$S.log" | tail -n 1)
+  [ "$dropped" -gt 100000 ]
+  [ "${ends#* }" = "$dropped" ]
+  counted=$(sed -n 's/.*Tracer discarded \([0-9]*\) event.*/\1/p' lost.txt | awk '{ n += $1 } END { print n }')
+  [ "$counted" = "$dropped" ]
+  grep -q 'Tracer discarded [0-9]* packet' lost.txt
+  [ "$(($(wc -l <out.txt) + dropped))" = "${ends% *}" ]
+  # A spool of 256 KiB has some 8,000 events of 32 bytes, 4,000 calls, a quarter of which may be on the way.
+  arguments "$(stored $S)" >got
+  [ "$(head -n 1 got)" -lt 10050000 ]
+  tail -n 1500 got | cmp - <(seq 10098500 10099999)
+  not "$RUTILE" start ${S}x --flight --loss oldest 2>err
+  grep -q -- '--loss is for what is sent to a collector' err
+}
+
 # The daemon does not come back: what it lacks is in the spool, a trace that can be read.
 test_left() {
   need_bpf
@@ -694,6 +727,7 @@ t_case "a clear that is not possible says why" test_clear_refused
 t_case "a snapshot is sent" test_snapshot
 t_case "after the daemon was killed the session continues at the next one" test_break
 t_case "a hanging daemon: what finds no room is counted in the trace" test_full
+t_case "or with --loss oldest the oldest packets are dropped and counted" test_full_oldest
 t_case "what could not be sent is in the spool" test_left
 t_case "rutile collect stores the same events and chunks" test_collect
 t_case "viewers read from rutile collect while it arrives" test_collect_live

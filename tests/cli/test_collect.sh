@@ -229,6 +229,79 @@ test_fifty_nats() {
   end_nats
 }
 
+# oldest TO SIGNAL PID AGAIN...: what comes while the collector's process is stopped or killed is more than is to wait. The oldest
+# of that is dropped, and readers say how much. AGAIN is the command after which the collector is there again.
+oldest() {
+  mkdir spool
+  "$FEED" "$1" spool spool 600 2000 1000 1000000 >feed.out 2>feed.log &
+  feeder=$!
+  stores() { [ -n "$(find in -name 'kernel_*' -size +40k)" ]; }
+  t_wait stores
+  kill "$2" "$3"
+  t_wait grep -q "$1 does not keep up: the oldest packets are dropped" feed.log
+  # What is confirmed is given back by the MiB.
+  bounded() { [ "$(du -sk spool | cut -f1)" -le 3300 ]; }
+  for _ in 1 2 3 4 5 6 7 8 9 10; do
+    bounded
+    sleep 0.05
+  done
+  "${@:4}"
+  wait $feeder
+  read -r end dropped <feed.out
+  grep -q "keeps up again: .* packets were dropped" feed.log
+  [ -z "$(ls spool)" ]
+}
+# readers_say [OPTION]: of what is stored babeltrace2 counts as many as the sender dropped, and so does rutile.
+readers_say() {
+  python3 "$SRC/tests/cli/dropped_numbers.py" in/dir 1000 "$end" 80000 "$@" >got || { cat got feed.log; return 1; }
+  cat got
+  grep -q " $dropped missing, discarded $dropped," got
+  "$RUTILE" stat --json in/dir 2>/dev/null | python3 -c "import json, sys; print(json.load(sys.stdin)['discarded'])" | grep -qx "$dropped"
+}
+test_oldest() {
+  collect
+  stopped=$(cat "$t_root/collect")
+  oldest "relay://127.0.0.1:$p" -STOP "$stopped" go_on
+  end_collect
+  readers_say
+}
+# The connection ends: what was on its way may be in both traces.
+collect_again() {
+  rm "$t_root/collect"
+  "$RUTILE" collect --listen "127.0.0.1:$p" in/dir 2>>collect.log &
+  echo $! >"$t_root/collect"
+}
+test_oldest_killed() {
+  collect
+  oldest "relay://127.0.0.1:$p" -KILL "$(cat "$t_root/collect")" collect_again
+  end_collect
+  readers_say twice
+}
+stopped_long() {
+  sleep 12
+  go_on
+}
+# oldest_nats SIGNAL COMMAND: the same with the server, whose pid is in $stopped.
+oldest_nats() {
+  command -v nats-server >/dev/null || t_skip "no nats-server"
+  mkdir in
+  nats
+  "$RUTILE" collect "nats://127.0.0.1:$p/OLD" in/dir 2>collect.log &
+  echo $! >"$t_root/collect"
+  t_wait grep -q 'receiving from' collect.log
+  stopped=$(cat "$t_root/nats")
+  oldest "nats://127.0.0.1:$p/OLD" "$1" "$stopped" "$2"
+  t_wait compgen -G 'in/dir/*/*/.complete'
+  end_collect
+  end_nats
+  readers_say
+}
+go_on() { kill -CONT "$stopped"; }
+nats_again() { nats "$p"; }
+test_oldest_nats() { oldest_nats -STOP go_on; }
+test_oldest_nats_long() { oldest_nats -STOP stopped_long; }
+test_oldest_nats_killed() { oldest_nats -KILL nats_again; }
+
 t_case "packets are stored as they are sent" test_good
 t_case "only this machine can connect by default" test_default
 t_case "no name leads out of the directory" test_names
@@ -243,6 +316,11 @@ t_case "a disk that is nearly full takes nothing" test_free
 t_case "a full disk: the sender's spool waits for room, and nothing is missing" test_full
 t_case "the same with --min-free" test_full_reserve
 t_case "the same by NATS" test_full_nats
+t_case "the oldest packets are dropped while the collector is stopped" test_oldest
+t_case "the same while it is killed" test_oldest_killed
+t_case "the same by NATS" test_oldest_nats
+t_case "the same by NATS, until the connection breaks" test_oldest_nats_long
+t_case "the same by NATS while the server is killed" test_oldest_nats_killed
 t_case "what a sender clears is deleted" test_clear
 t_case "nothing is deleted when that is not allowed" test_no_clear
 t_case "a command line that is wrong is refused" test_usage

@@ -50,7 +50,6 @@ static int link_update(struct rut_sender *s, struct rut_chunk *c, struct rut_err
 
 static int link_packet(struct rut_sender *s, struct rut_stream_file *f, struct rut_packet *p)
 {
-	f->sent += (off_t)(p->packet_size / 8);
 	return 0;
 }
 
@@ -121,6 +120,7 @@ static void set_up(void)
 	assert_non_null(sender);
 	sender->link = &fake;
 	sender->mount_fd = -1;
+	sender->batch = 1 << 20;
 	pthread_mutex_init(&sender->lock, NULL);
 	pthread_cond_init(&sender->wake, NULL);
 	strcpy(sender->to, "relay://test");

@@ -17,6 +17,7 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/err.h"
+#include "ring/append.h"
 #include "session/snapshot.h"
 
 #define PAGE	4096
@@ -185,12 +186,50 @@ static void test_whole_at_every_page(void **state)
 	open_writer(&w, &r);
 	for (uint64_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
 		make_packet(packet, i, sizes[i]);
-		assert_int_equal(rut_writer_append(&w, 0, packet), 0);
+		assert_int_equal(rut_writer_append(&w, 0, packet, NULL), 0);
 		total += sizes[i];
 		assert_int_equal(check_file(w.streams[0].fd), total);
 	}
 	assert_true(watch.states > 40);
 	close_writer(&w);
+	free(packet);
+}
+
+/* The same where a sender may drop packets: each says how many records it has. */
+static void test_counts(void **state)
+{
+	unsigned char *packet = malloc(1 << SHIFT);
+	struct rut_session_meta *meta = calloc(1, sizeof(*meta));
+	struct rut_recorder r;
+	struct rut_writer w;
+	off_t at = 0;
+
+	assert_non_null(packet);
+	assert_non_null(meta);
+	open_writer(&w, &r);
+	meta->output.drop_oldest = true;
+	r.meta = meta;
+	for (uint64_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
+		const uint64_t records = 1000 + i;
+
+		make_packet(packet, i, sizes[i]);
+		assert_int_equal(rut_writer_append(&w, 0, packet, &records), 0);
+	}
+	check_file(w.streams[0].fd);
+	for (uint64_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
+		struct rut_packet head;
+		uint64_t records = 0;
+
+		assert_int_equal(pread(w.streams[0].fd, &head, sizeof(head), at), sizeof(head));
+		assert_int_equal(head.content_size / 8, sizes[i] + sizeof(head));
+		assert_true(rut_packet_read_foot(w.streams[0].fd, &head, at, RUT_PACKET_COUNTED,
+						 &records));
+		assert_int_equal(records, 1000 + i);
+		at += (off_t)(head.packet_size / 8);
+	}
+	assert_int_equal(at, w.streams[0].end);
+	close_writer(&w);
+	free(meta);
 	free(packet);
 }
 
@@ -208,18 +247,18 @@ static void test_full_at_every_page(void **state)
 
 		open_writer(&w, &r);
 		make_packet(packet, 0, 20000);
-		assert_int_equal(rut_writer_append(&w, 0, packet), 0);
+		assert_int_equal(rut_writer_append(&w, 0, packet, NULL), 0);
 		watch.left = left / 2;
 		watch.in_page = left % 2 ? 512 : 0;
 		make_packet(packet, 1, (1 << SHIFT) - sizeof(struct rut_packet));
-		rc = rut_writer_append(&w, 0, packet);
+		rc = rut_writer_append(&w, 0, packet, NULL);
 		assert_int_equal(rc, left / 2 < 16 ? -ENOSPC : 0);
 		assert_int_equal(((struct rut_packet *)packet)->packet_size, 8 << SHIFT);
 		watch.left = -1;
 		assert_int_equal(check_file(w.streams[0].fd),
 				 rc ? 20000 : 20000 + (1 << SHIFT) - 88);
 		if (rc)
-			assert_int_equal(rut_writer_append(&w, 0, packet), 0);
+			assert_int_equal(rut_writer_append(&w, 0, packet, NULL), 0);
 		assert_int_equal(check_file(w.streams[0].fd), 20000 + (1 << SHIFT) - 88);
 		close_writer(&w);
 	}
@@ -307,6 +346,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_whole_at_every_page),
+		cmocka_unit_test(test_counts),
 		cmocka_unit_test(test_full_at_every_page),
 		cmocka_unit_test(test_snapshot_beside_an_unfinished_record),
 	};
