@@ -315,6 +315,7 @@ static int read_compiled(struct rut_run_data *d, const struct rut_buf *file,
 	(*ret)->opts.pid = d->script.pid;
 	(*ret)->opts.child = d->script.child;
 	(*ret)->opts.trace = d->script.trace;
+	(*ret)->opts.verbose = d->script.verbose;
 	(*ret)->opts.as_bpftrace = (*ret)->src.as_bpftrace = d->as_bpftrace;
 	for (size_t i = 0; i < (*ret)->nactions && !d->script.trace; i++)
 		if ((*ret)->actions[i].kind == RUT_ACTION_RECORD)

@@ -40,7 +40,9 @@ const struct rut_opt rut_cli_run_opts[] = {
 	{"probes", NULL, "list the probes that match, instead of running", 'l'},
 	{"list", NULL, "list the installed scripts", OPT_LIST},
 	{"verbose", NULL,
-	 "with -l: print the probes' arguments; otherwise say why in() reads stacks", 'v'},
+	 "with -l: print the probes' arguments; otherwise say why in() reads stacks, and show the "
+	 "kernel's log of a program that it refuses",
+	 'v'},
 	{"dry-run", NULL, "compile and show the eBPF, run nothing", 'd'},
 	{"metrics", "PORT|FILE", "export the maps as OpenMetrics at PORT (of 127.0.0.1) or to FILE",
 	 OPT_METRICS},
@@ -178,7 +180,7 @@ static int set_option(const struct rut_cmd *cmd, struct rut_args *a, int opt,
 		d->monitor = true;
 		break;
 	case 'v':
-		d->verbose = d->run.verbose = true;
+		d->verbose = d->run.verbose = d->script.verbose = true;
 		break;
 	case 'd':
 		d->dump = true;

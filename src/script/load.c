@@ -3,7 +3,6 @@
 #include "script/load.h"
 
 #include <bpf/bpf.h>
-#include <bpf/btf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
 #include <stdio.h>
@@ -16,10 +15,13 @@
 #include "base/cleanup.h"
 #include "base/err.h"
 #include "ebpf/asm.h"
+#include "script/describe.h"
 #include "script/journal.h"
+#include "script/refusal.h"
 #include "script/ruby.h"
 
-enum { RING_MIN = 256 << 10, RING_MAX = 16 << 20, LOG_BYTES = 1 << 20, STACKS_MAX = 16384 };
+enum { RING_MIN = 256 << 10, RING_MAX = 16 << 20, STACKS_MAX = 16384 };
+enum { LOG_REASON = 4 }; /* of log_level: neither instructions nor states */
 
 bool rut_script_kernel_at_least(unsigned major, unsigned minor)
 {
@@ -144,108 +146,31 @@ static int fd_of(const struct rut_script_program *p, uint32_t map)
 	return map < RUT_MAP_USER ? p->fds[map] : p->maps[map - RUT_MAP_USER].fd;
 }
 
-/* Which instruction the verifier's last line is about; SIZE_MAX: it does not say. */
-static size_t refused_insn(const char *log)
+/*
+ * The log of a program that was refused. Kernels before 6.4 stop when it is full, instead of
+ * keeping its end: then once more with as much as they take, and at last for the reason alone.
+ */
+static int load_logged(struct rut_script_prog *prog, const struct bpf_insn *insns, size_t ninsns,
+		       struct bpf_prog_load_opts *opts, char **ret_log)
 {
-	size_t insn = SIZE_MAX;
+	static const struct {
+		uint32_t bytes, level;
+	} tries[] = {{1 << 20, 1}, {16 << 20, 1}, {1 << 16, LOG_REASON}};
 
-	for (const char *line = log; line && *line;) {
-		char *end;
-		unsigned long v = strtoul(line, &end, 10);
-
-		if (end != line && end[0] == ':' && end[1] == ' ' && end[2] == '(')
-			insn = v;
-		line = strchr(line, '\n');
-		line = line ? line + 1 : NULL;
+	for (size_t i = 0; i < sizeof(tries) / sizeof(*tries); i++) {
+		free(*ret_log);
+		*ret_log = calloc(1, tries[i].bytes);
+		if (!*ret_log)
+			return -ENOMEM;
+		opts->log_buf = *ret_log;
+		opts->log_size = tries[i].bytes;
+		opts->log_level = tries[i].level;
+		prog->fd = bpf_prog_load((enum bpf_prog_type)prog->type, "script", "GPL", insns,
+					 ninsns, opts);
+		if (prog->fd != -ENOSPC)
+			break;
 	}
-	return insn;
-}
-
-/* The last lines that are no instruction and no state: the reason. */
-static void reason(char *log, char *ret, size_t size)
-{
-	char *save = NULL;
-
-	snprintf(ret, size, "no reason is given");
-	for (char *line = strtok_r(log, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
-		if (!strncmp(line, "processed ", 10) || strstr(line, ": (") || line[0] == ';' ||
-		    !strncmp(line, "from ", 5) || !strncmp(line, "mark_precise", 12) ||
-		    !strncmp(line, "verification time", 17) || !strncmp(line, "stack depth", 11))
-			continue;
-		snprintf(ret, size, "%s", line);
-	}
-}
-
-static int refused(struct rut_script_program *p, const struct rut_script_prog *prog, int rc,
-		   char *log, struct rut_err *err)
-{
-	size_t insn = refused_insn(log);
-	struct rut_span at = prog->span;
-	char why[256];
-
-	/* Programs of other kinds were loaded before: it is the kind that is not permitted. */
-	if ((rc == -EPERM || rc == -ENOTSUP || rc == -524) &&
-	    (prog->expected == BPF_TRACE_FENTRY || prog->expected == BPF_TRACE_FEXIT)) {
-		rut_source_error(
-			&p->src, at,
-			"this kernel permits no programs at its functions: it is locked "
-			"down, or was built without CONFIG_DYNAMIC_FTRACE_WITH_DIRECT_CALLS");
-		rut_source_hint(&p->src,
-				"use a tracepoint or rawtracepoint: rutile run -l 'tracepoint:*'");
-		return -EINVAL;
-	}
-	if (rc == -EPERM)
-		return rut_err_set(err, EPERM,
-				   "the kernel permits no eBPF programs to this process");
-	reason(log, why, sizeof(why));
-	if (insn < prog->ninsns)
-		at = (struct rut_span){prog->places[insn], 1};
-	rut_source_error(&p->src, at, "the kernel's verifier refuses this: %s (%s)", why,
-			 strerror(-rc));
-	return -EINVAL;
-}
-
-/* Helpers that call functions want to know them by BTF, and so do calls of linked ones. */
-static int describe(const struct rut_script_program *p, const struct rut_script_prog *prog,
-		    const struct rut_linked *linked, struct bpf_prog_load_opts *opts,
-		    struct bpf_func_info **ret, struct btf **ret_btf, struct rut_err *err)
-{
-	struct btf *btf = btf__new_empty();
-	struct bpf_func_info *info =
-		calloc(prog->nfunctions + 1 + linked->nfunctions, sizeof(*info));
-	int word, proto, main_proto, rc = 0;
-
-	*ret = info;
-	*ret_btf = btf;
-	if (libbpf_get_error(btf) || !info)
-		return rut_err_set(err, ENOMEM, "out of memory");
-	/* First, so that their numbers stay. */
-	if (linked->nfunctions)
-		rc = btf__add_btf(btf, rut_script_ruby_types(p->ruby));
-	if (rc < 0)
-		return rut_err_errno(err, -rc, "cannot describe the functions of programs");
-	word = btf__add_int(btf, "long", 8, BTF_INT_SIGNED);
-	main_proto = btf__add_func_proto(btf, word);
-	btf__add_func_param(btf, "ctx", word);
-	info[0].type_id = (uint32_t)btf__add_func(btf, "script", BTF_FUNC_GLOBAL, main_proto);
-	proto = btf__add_func_proto(btf, word);
-	for (int i = 0; i < 4; i++)
-		btf__add_func_param(btf, "arg", word);
-	for (uint32_t i = 0; i < prog->nfunctions; i++) {
-		info[i + 1].insn_off = prog->functions[i];
-		info[i + 1].type_id = (uint32_t)btf__add_func(btf, "loop", BTF_FUNC_STATIC, proto);
-	}
-	if (linked->nfunctions)
-		memcpy(info + prog->nfunctions + 1, linked->functions,
-		       linked->nfunctions * sizeof(*info));
-	rc = btf__load_into_kernel(btf);
-	if (rc)
-		return rut_err_errno(err, -rc, "the kernel takes no description of functions");
-	opts->prog_btf_fd = (uint32_t)btf__fd(btf);
-	opts->func_info = info;
-	opts->func_info_cnt = (uint32_t)(prog->nfunctions + 1 + linked->nfunctions);
-	opts->func_info_rec_size = sizeof(*info);
-	return 0;
+	return prog->fd;
 }
 
 static int load_described(struct rut_script_program *p, struct rut_script_prog *prog,
@@ -253,29 +178,25 @@ static int load_described(struct rut_script_program *p, struct rut_script_prog *
 			  struct bpf_prog_load_opts *opts, struct rut_err *err)
 {
 	_cleanup_free_ char *log = NULL;
-	const char *name = "script";
+	int rc;
 
-	prog->fd = bpf_prog_load((enum bpf_prog_type)prog->type, name, "GPL", insns, ninsns, opts);
+	prog->fd =
+		bpf_prog_load((enum bpf_prog_type)prog->type, "script", "GPL", insns, ninsns, opts);
 	if (prog->fd >= 0)
 		return 0;
-	log = calloc(1, LOG_BYTES);
-	if (!log)
-		return rut_err_set(err, ENOMEM, "out of memory");
-	opts->log_buf = log;
-	opts->log_size = LOG_BYTES;
-	opts->log_level = 1;
-	prog->fd = bpf_prog_load((enum bpf_prog_type)prog->type, name, "GPL", insns, ninsns, opts);
-	return prog->fd >= 0 ? 0 : refused(p, prog, prog->fd, log, err);
+	rc = load_logged(prog, insns, ninsns, opts, &log);
+	if (rc >= 0)
+		return 0;
+	return log ? rut_script_refuse(p, prog, rc, log, err)
+		   : rut_err_set(err, ENOMEM, "out of memory");
 }
 
 static int load_prog(struct rut_script_program *p, struct rut_script_prog *prog,
-		     struct rut_err *err)
+		     struct rut_script_description *description, struct rut_err *err)
 {
 	LIBBPF_OPTS(bpf_prog_load_opts, opts, .expected_attach_type = prog->expected,
 		    .attach_btf_id = prog->btf_id);
-	struct bpf_func_info *info = NULL;
 	struct rut_linked linked = {0};
-	struct btf *btf = NULL;
 	int rc = 0;
 
 	if (prog->nfunctions && !rut_script_kernel_at_least(5, 13))
@@ -286,20 +207,19 @@ static int load_prog(struct rut_script_program *p, struct rut_script_prog *prog,
 		prog->insns[prog->map_refs[i].insn].imm = fd_of(p, prog->map_refs[i].target);
 	if (rut_link_wanted(prog->insns, prog->ninsns))
 		rc = rut_script_ruby_link(&linked, p->ruby, prog, err);
-	if (!rc && (prog->nfunctions || linked.nfunctions))
-		rc = describe(p, prog, &linked, &opts, &info, &btf, err);
+	if (!rc && description && rut_script_description_apply(description, prog, &linked, &opts))
+		rc = rut_err_set(err, ENOMEM, "out of memory");
 	if (!rc && linked.nfunctions)
 		rc = load_described(p, prog, linked.insns, linked.ninsns, &opts, err);
 	else if (!rc)
 		rc = load_described(p, prog, prog->insns, prog->ninsns, &opts, err);
 	rut_linked_fini(&linked);
-	btf__free(btf);
-	free(info);
 	return rc;
 }
 
 int rut_script_load(struct rut_script_program *p, struct rut_err *err)
 {
+	struct rut_script_description *description = NULL;
 	int rc = libbpf_num_possible_cpus();
 
 	if (rc < 0)
@@ -312,8 +232,11 @@ int rut_script_load(struct rut_script_program *p, struct rut_err *err)
 		rc = rut_script_ruby_new(&p->ruby, p, err);
 	for (size_t i = 0; i < p->nmaps && !rc; i++)
 		rc = create_map(&p->maps[i], err);
+	if (!rc)
+		rc = rut_script_describe(&description, p, err);
 	for (size_t i = 0; i < p->nprogs && !rc; i++)
-		rc = load_prog(p, &p->progs[i], err);
+		rc = load_prog(p, &p->progs[i], description, err);
+	rut_script_description_free(description);
 	return rc;
 }
 

@@ -509,6 +509,8 @@ static void code_prog(struct coder *x, struct rut_script_prog *prog)
 		return;
 	rut_codec_bytes(&x->c, prog->insns, n * sizeof(*prog->insns));
 	code_words(x, &prog->places, n);
+	for (size_t i = 0; i < n && !x->c.failed; i++)
+		must(x, x->c.writing || prog->places[i] <= x->p->src.whole);
 	rut_codec_index(&x->c, &functions, n + 1);
 	code_words(x, &prog->functions, functions);
 	prog->nfunctions = x->c.failed ? 0 : functions;

@@ -54,6 +54,7 @@ struct rut_script_opts {
 	const char *probe_filter; /* a regular expression: only probes that match; NULL: all */
 	bool beside;		  /* it runs beside a session: snapshot(), stop() may be used */
 	bool portable;		  /* it is loaded on other machines (portable.h) */
+	bool verbose;		  /* the kernel's log of a program that it refuses is shown */
 };
 
 enum rut_probe_kind {

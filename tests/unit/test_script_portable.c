@@ -366,6 +366,22 @@ static void test_probes_are_as_compiled(void **state)
 	assert_int_equal(read_changed(p), -EBADMSG);
 }
 
+/* A message of a refusal cites the text there. */
+static void test_places_are_in_the_text(void **state)
+{
+	struct rut_script_program *p = compiled();
+	uint32_t len = (uint32_t)p->src.whole;
+
+	p->progs[0].places[1] = len;
+	assert_int_equal(read_changed(p), 0);
+	p = compiled();
+	p->progs[0].places[1] = len + 1;
+	assert_int_equal(read_changed(p), -EBADMSG);
+	p = compiled();
+	p->progs[p->nprogs - 1].places[0] = UINT32_MAX;
+	assert_int_equal(read_changed(p), -EBADMSG);
+}
+
 static void test_short_records_are_not_whole(void **state)
 {
 	struct rut_script_program *p = compiled();
@@ -392,6 +408,7 @@ int main(void)
 		cmocka_unit_test(test_numbers_are_in_their_places),
 		cmocka_unit_test(test_quantiles_have_keys_of_their_own),
 		cmocka_unit_test(test_probes_are_as_compiled),
+		cmocka_unit_test(test_places_are_in_the_text),
 		cmocka_unit_test(test_short_records_are_not_whole),
 	};
 
