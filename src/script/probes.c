@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/tracefs.h"
 #include "script/check.h"
 #include "script/lex.h"
 #include "script/btf.h"
@@ -204,6 +205,15 @@ static int near_tracepoint(const char *group, const char *event, void *arg)
 	return 0;
 }
 
+static int no_tracefs(struct rut_resolve *r)
+{
+	struct rut_err err = RUT_ERR_INIT;
+
+	return rut_probe_error(
+		r, "%s",
+		rut_tracefs_need(&err) ? err.msg : "tracefs cannot be read: rights are missing");
+}
+
 static int resolve_tracepoint(struct rut_resolve *r)
 {
 	struct tracepoint_walk w = {.r = r};
@@ -215,9 +225,7 @@ static int resolve_tracepoint(struct rut_resolve *r)
 					  "tracepoint:sched:sched_switch");
 	rc = rut_tracepoint_match(r->parts[1], r->parts[2], add_tracepoint, &w);
 	if (rc == -ENOENT)
-		return rut_probe_error(r,
-				       "tracefs cannot be read: it is not mounted, or rights are "
-				       "missing");
+		return no_tracefs(r);
 	if (rc)
 		return rut_probe_error(r, "%s", w.err.code ? w.err.msg : "out of memory");
 	if (w.found)
@@ -281,7 +289,7 @@ static int resolve_raw(struct rut_resolve *r)
 		return add_raw(NULL, event, &w);
 	rc = rut_tracepoint_match("*", event, add_raw, &w);
 	if (rc == -ENOENT)
-		return rut_probe_error(r, "tracefs cannot be read");
+		return no_tracefs(r);
 	/* Modules have their tracepoints' types elsewhere. */
 	if (!rc && !w.found && w.module && !strpbrk(event, "*?["))
 		return add_raw(NULL, event, &w);

@@ -8,12 +8,14 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/err.h"
+#include "base/tracefs.h"
 #include "script/check.h"
 #include "script/tracefs.h"
 
 #define FORMAT_MAX (256u << 10)
 
-const char *rut_script_tracefs(void)
+static const char *find_tracefs(void)
 {
 	static const char *const roots[] = {"/sys/kernel/tracing", "/sys/kernel/debug/tracing"};
 
@@ -25,6 +27,14 @@ const char *rut_script_tracefs(void)
 			return roots[i];
 	}
 	return NULL;
+}
+
+const char *rut_script_tracefs(void)
+{
+	struct rut_err ignored = RUT_ERR_INIT;
+	const char *root = find_tracefs();
+
+	return root || rut_tracefs_need(&ignored) ? root : find_tracefs();
 }
 
 /* Directories with matching names, in order. */

@@ -5,7 +5,7 @@
 struct rut_script_program;
 struct rut_type;
 
-/* Where tracefs is mounted; NULL: nowhere, or it may not be read. */
+/* Where tracefs is mounted, or has been mounted now; NULL: nowhere, or it may not be read. */
 const char *rut_script_tracefs(void);
 
 /* A structure of the kernel by its BTF; NULL: there is none. Its fields are read when needed. */

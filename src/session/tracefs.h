@@ -17,9 +17,6 @@ struct rut_tracefs_format {
 	char names[RUT_FIELDS_MAX][48];
 };
 
-/* Mounts tracefs if it is not. */
-int rut_tracefs_need(struct rut_err *err);
-
 /* Collects the names in a category that match a shell pattern. -ENOENT: none does. */
 int rut_tracefs_find(const char *category, const char *pattern, struct rut_strtab *ret,
 		     struct rut_err *err);

@@ -544,4 +544,23 @@ test_loops_that_are_never_reached() {
   not grep -q '@n' out
 }
 t_case "loops that are never reached are left out" test_loops_that_are_never_reached
+test_without_tracefs() {
+  need_bpf
+  unshare -m true 2>/dev/null || t_skip "no mount namespaces"
+  echo 'getppid for 1..1000;' >calls.pl
+  unshare -m bash -eu -c '
+    umount -l /sys/kernel/debug 2>/dev/null || :
+    while umount -l /sys/kernel/tracing 2>/dev/null; do :; done
+    [ ! -e /sys/kernel/tracing/events ]
+    "$RUTILE" run -e "tracepoint:syscalls:sys_enter_getppid /pid == cpid/ { @n += args.__syscall_nr > 0; }" \
+      -c "perl calls.pl" >out 2>err
+    [ "$(stat -f -c %T /sys/kernel/tracing)" = tracefs ]
+    umount -l /sys/kernel/tracing
+    mkdir btf; mount --bind /sys/kernel/btf btf; mount -t tmpfs none /sys/kernel; mkdir /sys/kernel/btf; mount --bind btf /sys/kernel/btf
+    ! "$RUTILE" run -e "tracepoint:syscalls:sys_enter_getppid { }" >out2 2>err2'
+  cat out err err2
+  grep -qx '@n: 1000' out
+  grep -q "1:1: error: tracefs is not mounted at '/sys/kernel/tracing', and cannot be" err2
+}
+t_case "tracefs is mounted where it is not, or is reported" test_without_tracefs
 t_done
