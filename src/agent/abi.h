@@ -152,6 +152,7 @@ enum rut_agent_kind {
 #define RUT_HIT_PATH	   'p'
 #define RUT_HIT_SELF_CLASS 's'
 #define RUT_HIT_VALUE	   'v' /* what is returned */
+#define RUT_HIT_COMM	   't' /* the name of the thread, RUT_HIT_COMM_BYTES */
 
 /* Facts of the other events: capital letters. Numbers are eight bytes in the place of the text. */
 #define RUT_HIT_CALLER	    'A'
@@ -175,12 +176,18 @@ enum rut_agent_kind {
 #define RUT_HIT_REQUEST_ID  'X'
 #define RUT_HIT_NUMBERS	    "BCILSW"
 
-#define RUT_HIT_DEFER '>' /* a wish that is no text: hits go into the ring */
+/*
+ * A wish that is no text: hits go into the ring. Behind it "PID/TIME", the inodes of the namespaces
+ * of PIDs and of time that a process must be in (TIME 0: there are none), if its numbers and times
+ * are used.
+ */
+#define RUT_HIT_DEFER '>'
 
 #define RUT_HIT_PROBES	   64 /* of a session */
 #define RUT_HIT_TEXTS	   16 /* of a probe */
 #define RUT_HIT_TEXT_BYTES 256
 #define RUT_HIT_SITE_BYTES 2
+#define RUT_HIT_COMM_BYTES 16
 
 #define RUT_WATCH_US '\x1f'
 #define RUT_WATCH_RS '\x1e'

@@ -18,6 +18,7 @@
 #include "gvl.h"
 #include "hit.h"
 #include "scan.h"
+#include "self.h"
 #include "session.h"
 #include "shortcut.h"
 #include "stack.h"
@@ -491,6 +492,7 @@ static void after_fork_in_child(void)
 
 	agent.busy = 0;
 	rut_agent_pid = getpid();
+	rut_agent_self_forked();
 	if (!old)
 		return;
 	copy = rut_agent_map(bytes);

@@ -321,9 +321,10 @@ struct rut_hit_row {
 struct rut_hit_mode {
 	struct rut_hit_probe *probes[RUT_HIT_PROBES];
 	unsigned count;
-	uint64_t events; /* which they have: a bit each */
-	bool methods;	 /* some of them are hit by methods */
-	bool requests;	 /* ... by requests, which watched methods tell of (request.h) */
+	uint64_t events;   /* which they have: a bit each */
+	uint64_t deferred; /* whose hits are written into the ring: a bit each */
+	bool methods;	   /* some of them are hit by methods */
+	bool requests;	   /* ... by requests, which watched methods tell of (request.h) */
 	uint64_t gc_start_ns, gc_enter_ns;
 	struct rut_hit_row *rows;    /* owned; one for each row of the table */
 	struct rut_hit_texts *texts; /* owned: RUT_HIT_POOL; hooks have little stack */

@@ -6,10 +6,12 @@
 #include "args.h"
 #include "names.h"
 #include "event.h"
+#include "self.h"
 #include "watch_read.h"
 
 #include <errno.h>
 #include <string.h>
+#include <sys/prctl.h>
 
 /* Places of two instructions, RUT_HIT_PROBES of them. */
 __asm__(".pushsection .text\n"
@@ -38,6 +40,7 @@ struct rut_hit_probe {
 	struct rut_watch wishes; /* one operation for each text */
 	struct rut_watch_op ops[RUT_HIT_TEXTS];
 	bool has_locals, deferred;
+	uint64_t pid_ns, time_ns; /* deferred: of a process in these; 0: of any */
 };
 
 /* The texts of one hit. Threads hit at once: in ractors, and where they wait for the GVL. */
@@ -80,11 +83,29 @@ static uint16_t number(const char *text)
 	return (uint16_t)n;
 }
 
+static uint64_t inode(const char **at)
+{
+	uint64_t n = 0;
+
+	for (; **at >= '0' && **at <= '9'; ++*at)
+		n = n * 10 + (uint64_t)(**at - '0');
+	return n;
+}
+
+static void add_deferral(struct rut_hit_probe *p, const char *namespaces)
+{
+	p->deferred = true;
+	p->pid_ns = inode(&namespaces);
+	namespaces += *namespaces == '/';
+	p->time_ns = inode(&namespaces);
+}
+
 static void add_wish(struct rut_hit_probe *p, const char *wish)
 {
 	struct rut_watch_op *op = &p->ops[p->wishes.nops];
 
-	p->deferred |= wish[0] == RUT_HIT_DEFER;
+	if (wish[0] == RUT_HIT_DEFER)
+		add_deferral(p, wish + 1);
 	if (wish[0] == RUT_HIT_DEFER || p->wishes.nops == RUT_HIT_TEXTS)
 		return;
 	*op = (struct rut_watch_op){.kind = wish[0], .text = wish + 1, .n = number(wish + 1)};
@@ -133,6 +154,20 @@ static int add_probe(struct rut_session *s, const char *line)
 	return 0;
 }
 
+/* May hits of this one be written down here? Elsewhere the numbers are not the kernel's. */
+static bool may_defer(const struct rut_hit_probe *p)
+{
+	return p->deferred && (!p->pid_ns || rut_agent_self_is_in(p->pid_ns, p->time_ns));
+}
+
+static void find_deferred(struct rut_session *s)
+{
+	s->hits.deferred = 0;
+	for (unsigned i = 0; i < s->hits.count; i++)
+		if (may_defer(s->hits.probes[i]))
+			s->hits.deferred |= 1ull << i;
+}
+
 int rut_agent_hits_init(struct rut_session *s)
 {
 	int r = 0;
@@ -144,6 +179,7 @@ int rut_agent_hits_init(struct rut_session *s)
 	for (const char *c = s->slot->config; *c && !r; c += strlen(c) + 1)
 		if (*c == RUT_FILTER_PROBE && s->hits.count < RUT_HIT_PROBES)
 			r = add_probe(s, c + 1);
+	find_deferred(s);
 	return r;
 }
 
@@ -152,6 +188,7 @@ void rut_agent_hits_forked(struct rut_session *s)
 	for (unsigned i = 0; s->hits.texts && i < RUT_HIT_POOL; i++)
 		if (s->hits.texts[i].taken)
 			s->hits.texts[i].taken = 0;
+	find_deferred(s);
 }
 
 void rut_agent_hits_fini(struct rut_session *s)
@@ -311,6 +348,11 @@ static void fill(struct rut_session *s, unsigned probe, const struct hit *hit,
 			if (hit->value)
 				put_value(s, texts[i], *hit->value);
 			break;
+		case RUT_HIT_COMM:
+			/* Asked each time: another thread or process may have changed it. */
+			if (s->hits.deferred & 1ull << probe)
+				prctl(PR_GET_NAME, texts[i]);
+			break;
 		case RUT_HIT_ARG:
 		case RUT_HIT_POSITION:
 			if (hit->ta && rut_agent_watch_local(code, i, hit->ta, &v))
@@ -342,7 +384,7 @@ static bool put_hit(struct rut_session *s, unsigned i, const struct hit *hit, ui
 	struct rut_event_hit *e;
 	uint64_t ns, pos;
 
-	if (!p->deferred || !s->events.ring.ctl)
+	if (!(s->hits.deferred & 1ull << i) || !s->events.ring.ctl)
 		return false;
 	for (unsigned t = 0; t < p->wishes.nops; t++) {
 		bytes[t] = text_bytes(p, t, texts[t]);
@@ -352,7 +394,9 @@ static bool put_hit(struct rut_session *s, unsigned i, const struct hit *hit, ui
 	if (!e)
 		return false;
 	e->c = (struct rut_event_common){.header = RUT_RECORD_HEADER(RUT_EVENT_ID_HIT, ns),
-					 .row = i};
+					 .row = i,
+					 .tid = rut_agent_self_tid()};
+	e->pid = (uint32_t)rut_agent_pid;
 	e->duration_ns = hit->duration_ns;
 	e->line = line;
 	e->text_bytes = size - (uint32_t)sizeof(*e);

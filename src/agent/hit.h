@@ -15,8 +15,8 @@
  *
  * Other events than calls have hooks of their own (hit_event.c).
  *
- * Where the program does nothing that depends on when and where it runs, such as counting by
- * argument, the script asks for hits to be deferred: they are records of the session's ring, and
+ * Where the program does nothing that depends on when and where it runs, but for the time and the
+ * thread, the script asks for hits to be deferred: they are records of the session's ring, and
  * the process of the script runs the program on many at once. That takes no trap.
  *
  * The nop has one byte, so that it traps. The kernel replaces one of five bytes by a call into a

@@ -11,6 +11,7 @@
 #include "event.h"
 #include "hit.h"
 #include "names.h"
+#include "self.h"
 #include "site.h"
 #include "stack.h"
 
@@ -25,21 +26,6 @@
 #define RING_SHIFT_MIN 14
 #define RING_SHIFT_MAX 24
 #define ARGS_BYTES     512
-
-static uint32_t fork_count;
-
-static uint32_t thread_id(void)
-{
-	static __thread struct {
-		uint32_t tid, fork_count;
-	} cache __attribute__((tls_model("initial-exec")));
-
-	if (__builtin_expect(!cache.tid || cache.fork_count != fork_count, 0)) {
-		cache.tid = (uint32_t)syscall(SYS_gettid);
-		cache.fork_count = fork_count;
-	}
-	return cache.tid;
-}
 
 /* ---- the ring ---- */
 
@@ -121,7 +107,6 @@ int rut_agent_trace_fork(struct rut_session *s)
 {
 	int old = rut_agent_fd_is(s->events.fd, s->events.ino) ? s->events.fd : -1, r;
 
-	fork_count++;
 	s->sample.lock = 0; /* its holder is not in this process */
 	if (!s->events.bytes)
 		return 0;
@@ -162,7 +147,7 @@ static struct rut_event_common *reserve(struct rut_session *s, uint32_t size, ui
 static void fill(struct rut_event_common *c, uint32_t row, const struct rut_stack *st)
 {
 	c->row = row;
-	c->tid = thread_id();
+	c->tid = rut_agent_self_tid();
 	c->fiber = st ? st->number : 0;
 	c->depth = st ? st->count : 0;
 }

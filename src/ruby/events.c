@@ -30,6 +30,7 @@
 #include <unistd.h>
 
 #define AHEAD_MAX_NS 5000000000ull
+#define HELD_MS	     1000
 
 /* Packets that were taken out and are not reported yet. */
 struct rut_events {
@@ -45,6 +46,7 @@ struct rut_events {
 	uint64_t told_ns;     /* of the last record, as it is in the packet */
 	uint64_t now_ns;      /* of the round; 0: of a dump, where any time is right */
 	bool has;
+	uint64_t held_ms; /* since when a packet waits for a record that is not finished; 0: none */
 	/* A backtrace, of the next event of this thread. */
 	uint32_t frames_tid, frame_count;
 	uint32_t frames[RUT_EVENT_CALLERS];
@@ -282,6 +284,7 @@ static void tell(struct rut_tracer *t, struct rut_tracee *p, const unsigned char
 	switch (ev->type) {
 	case RUT_RUBY_EVENT_HIT:
 		ev->probe = slow->c.row;
+		ev->pid = (pid_t)((const struct rut_event_hit *)rec)->pid;
 		ev->duration_ns = ((const struct rut_event_hit *)rec)->duration_ns;
 		ev->line = (uint32_t)((const struct rut_event_hit *)rec)->line;
 		ev->texts = ((const struct rut_event_hit *)rec)->texts;
@@ -415,6 +418,36 @@ static void tell_all(struct rut_tracer *t)
 			tell_next(t, t->tracees[i]);
 }
 
+/*
+ * Up to when all is told: a record that is being written keeps the ones before it in its packet. A
+ * process that was killed there has no more to come.
+ */
+static uint64_t complete_ns(struct rut_tracer *t, uint64_t now)
+{
+	uint64_t ret = now, now_ms = rut_now_ms();
+
+	for (size_t i = 0; i < t->count; i++) {
+		struct rut_events *e = t->tracees[i]->events;
+		uint64_t pos, next;
+
+		if (!e)
+			continue;
+		pos = __atomic_load_n(&e->ring.ctl->pos, __ATOMIC_ACQUIRE);
+		next = __atomic_load_n(&e->ring.ctl->consumed, __ATOMIC_ACQUIRE) +
+		       e->ring.subbuf_size;
+		/* Is the oldest packet closed, and still there? */
+		if (pos < next) {
+			e->held_ms = 0;
+			continue;
+		}
+		if (!e->held_ms)
+			e->held_ms = now_ms;
+		if (now_ms - e->held_ms < HELD_MS && e->told_ns < ret)
+			ret = e->told_ns;
+	}
+	return ret;
+}
+
 int rut_events_round(struct rut_tracer *t, struct rut_err *err)
 {
 	uint64_t now = rut_now_ns(), until = t->ending ? UINT64_MAX : now;
@@ -430,11 +463,13 @@ int rut_events_round(struct rut_tracer *t, struct rut_err *err)
 		if (take_packets(e) < 0)
 			return rut_err_set(err, ENOMEM, "out of memory");
 	}
-	if (t->config.mode == RUT_RUBY_SCRIPT)
+	if (t->config.mode == RUT_RUBY_SCRIPT) {
 		tell_all(t);
-	else
+		t->complete_ns = complete_ns(t, now);
+	} else {
 		while ((first = find_first(t, until)))
 			tell_next(t, first);
+	}
 	for (size_t i = 0; i < t->count; i++)
 		if (t->tracees[i]->events)
 			emit_lost(t, t->tracees[i], t->tracees[i]->events->ring.ctl->lost, now);

@@ -128,13 +128,14 @@ struct rut_tracer {
 	uint64_t search_ms; /* when processes are looked for the hard way again */
 	uint32_t ractors;   /* RUT_RACTORS_* of those that have ended, too */
 	struct rut_record_to record;
-	uint32_t heap_looks; /* asked for so far */
-	bool rows_folded;    /* a table was full */
-	uint64_t ended;	     /* processes of families that have exited so far */
-	bool ending;	     /* the hooks are removed: what is left is reported */
-	uint64_t keep_ms;    /* when running calls are read again */
-	uint64_t follow_ms;  /* when the trees are inspected again */
-	int watch_fd;	     /* borrowed; -1: none */
+	uint32_t heap_looks;  /* asked for so far */
+	bool rows_folded;     /* a table was full */
+	uint64_t ended;	      /* processes of families that have exited so far */
+	bool ending;	      /* the hooks are removed: what is left is reported */
+	uint64_t keep_ms;     /* when running calls are read again */
+	uint64_t complete_ns; /* rut_tracer_complete_ns() */
+	uint64_t follow_ms;   /* when the trees are inspected again */
+	int watch_fd;	      /* borrowed; -1: none */
 	rut_ruby_event_fn on_event;
 	void *on_event_arg;
 	rut_ruby_request_fn on_request; /* live requests */

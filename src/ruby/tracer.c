@@ -14,6 +14,7 @@
 #include "ruby/tree.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -38,7 +39,8 @@ static void encode_probe(struct rut_buf *b, const struct rut_ruby_probe *p)
 	for (size_t i = 0; i < p->nwishes; i++)
 		rut_buf_printf(b, "%c%s", RUT_WATCH_US, p->wishes[i]);
 	if (p->deferred)
-		rut_buf_printf(b, "%c%c", RUT_WATCH_US, RUT_HIT_DEFER);
+		rut_buf_printf(b, "%c%c%" PRIu64 "/%" PRIu64, RUT_WATCH_US, RUT_HIT_DEFER,
+			       p->pid_ns, p->time_ns);
 	rut_buf_putc(b, 0);
 	if (p->event == RUT_HIT_CALL || p->event == RUT_HIT_RETURN || p->event == RUT_HIT_C_CALL ||
 	    p->event == RUT_HIT_C_RETURN)
@@ -230,6 +232,11 @@ int rut_tracer_poll(struct rut_tracer *t, int timeout_ms, struct rut_err *err)
 int rut_tracer_take(struct rut_tracer *t, struct rut_err *err)
 {
 	return rut_drain(t, err);
+}
+
+uint64_t rut_tracer_complete_ns(const struct rut_tracer *t)
+{
+	return t->complete_ns;
 }
 
 void rut_tracer_on_event(struct rut_tracer *t, rut_ruby_event_fn fn, void *arg)

@@ -44,6 +44,9 @@ struct rut_ruby_probe {
 	size_t nwishes;		   /* at most RUT_HIT_TEXTS */
 	/* With ring_bytes: hits become events, as long as there is room in the ring. */
 	bool deferred;
+	/* Deferred, and its threads and times are used: only in processes of these namespaces,
+	 * where they are ours. Inodes; time_ns 0: the kernel has none; pid_ns 0: in any. */
+	uint64_t pid_ns, time_ns;
 };
 
 /*
@@ -252,7 +255,7 @@ enum rut_ruby_event_type {
 	RUT_RUBY_EVENT_RAISE,
 	RUT_RUBY_EVENT_SLOW,  /* a call that took longer than slow_ns, at its end; or, with
 				 `stacks`, a thread (method_name) and its frames (callers) */
-	RUT_RUBY_EVENT_HIT,   /* of a deferred probe of a script */
+	RUT_RUBY_EVENT_HIT,   /* of a deferred probe of a script; PIDs as the process has them */
 	RUT_RUBY_EVENT_LOST,  /* `lost` events of this process did not fit */
 	RUT_RUBY_EVENT_START, /* a process is now traced */
 	RUT_RUBY_EVENT_EXIT,  /* a process ended, or took the agent with it (exec) */
@@ -288,5 +291,11 @@ struct rut_ruby_event {
 typedef void (*rut_ruby_event_fn)(const struct rut_ruby_event *ev, void *arg);
 
 void rut_tracer_on_event(struct rut_tracer *t, rut_ruby_event_fn fn, void *arg);
+
+/*
+ * RUT_RUBY_SCRIPT, whose events come by process, not in order of time: no event of a process that
+ * the tracer had will come that is older than this. CLOCK_MONOTONIC.
+ */
+uint64_t rut_tracer_complete_ns(const struct rut_tracer *t);
 
 #endif

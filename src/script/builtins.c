@@ -87,6 +87,8 @@ static rut_vreg gen_elapsed(struct rut_gen *g, struct rut_node *n)
 
 static const struct rut_type *is_comm(struct rut_checker *c, struct rut_node *n)
 {
+	if (c->ctx->replay && !rut_check_ruby_comm(c, n))
+		return NULL;
 	return rut_type_string(c->arena, 16);
 }
 
@@ -94,6 +96,10 @@ static void gen_comm(struct rut_gen *g, struct rut_node *n, struct rut_mem to)
 {
 	struct rut_ir_arg args[] = {rut_gen_arg(to), RUT_ARG_INT(16)};
 
+	if (g->hit) {
+		rut_gen_ruby_comm(g, n, to);
+		return;
+	}
 	/* Some kernels (6.1) write nothing behind its zero: equal names were different keys. */
 	rut_gen_zero(g, to, 16);
 	rut_ir_call(&g->ir, BPF_FUNC_get_current_comm, 2, args);

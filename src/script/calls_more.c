@@ -11,6 +11,7 @@
 #include "probe/kallsyms.h"
 #include "script/btf.h"
 #include "script/calls.h"
+#include "script/ruby_probe.h"
 
 static const struct rut_type *nothing(void)
 {
@@ -116,7 +117,11 @@ const struct rut_type *rut_check_nsecs(struct rut_checker *c, struct rut_node *n
 
 rut_vreg rut_gen_nsecs(struct rut_gen *g, struct rut_node *n)
 {
-	return rut_ir_call(&g->ir, clock_helper(n->kind == RUT_N_CALL ? n->list : NULL), 0, NULL);
+	int helper = clock_helper(n->kind == RUT_N_CALL ? n->list : NULL);
+
+	if (g->hit)
+		return rut_gen_ruby_time(g, helper == BPF_FUNC_ktime_get_boot_ns);
+	return rut_ir_call(&g->ir, helper, 0, NULL);
 }
 
 /* Numbers that are shown by a name */
@@ -441,6 +446,8 @@ rut_vreg rut_gen_pid(struct rut_gen *g, struct rut_node *n)
 	struct stat st;
 	rut_vreg v;
 
+	if (g->hit)
+		return rut_gen_ruby_id(g, is_pid);
 	if (g->prog->opts.portable || !strcmp(namespace_of(n), "init") ||
 	    stat("/proc/self/ns/pid", &st) || st.st_ino == FIRST_PID_NAMESPACE) {
 		v = rut_ir_call(&g->ir, BPF_FUNC_get_current_pid_tgid, 0, NULL);

@@ -7,12 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/buf.h"
+#include "base/clock.h"
 #include "base/err.h"
 #include "ruby/tracer.h"
 #include "script/gen.h"
 #include "script/ruby_probe.h"
 
-enum { BATCH_BYTES = 256 << 10 };
+enum { BATCH_BYTES = 256 << 10, SLEEP_MIN_NS = 1000000 };
 
 /* ---- which probes ---- */
 
@@ -36,9 +38,34 @@ static bool is_addition(const struct rut_node *n)
 static bool is_pure_call(const struct rut_node *n)
 {
 	static const char *const names[] = {"strlen", "strncmp", "strcontains", "strstr",
-					    "glob",   "matches", NULL};
+					    "glob",   "matches", "strftime",	NULL};
 
 	return is_one_of(names, n->text);
+}
+
+/* What the kernel says of the thread and the time of a trap, the agent says of a hit, too. */
+static bool is_of_thread(const struct rut_node *n)
+{
+	static const char *const names[] = {"pid", "tid", "comm", "nsecs", NULL};
+
+	return n->kind == RUT_N_NAME && is_one_of(names, n->text);
+}
+
+/* nsecs(boot), nsecs(monotonic) */
+static bool is_time(const struct rut_node *n)
+{
+	static const char *const clocks[] = {"boot", "monotonic", NULL};
+
+	return n->kind == RUT_N_CALL && !strcmp(n->text, "nsecs") &&
+	       (!n->list || (n->list->kind == RUT_N_NAME && is_one_of(clocks, n->list->text)));
+}
+
+/* What prints its arguments. */
+static bool is_printing(const struct rut_node *n)
+{
+	static const char *const names[] = {"printf", "errorf", "warnf", "print", NULL};
+
+	return n->kind == RUT_N_CALL && is_one_of(names, n->text);
 }
 
 static bool is_of_hit(const struct rut_node *n)
@@ -46,7 +73,7 @@ static bool is_of_hit(const struct rut_node *n)
 	static const char *const names[] = {"method", "class",	 "path", "line",
 					    "retval", "elapsed", NULL};
 
-	return is_one_of(names, n->text);
+	return is_one_of(names, n->text) || is_of_thread(n);
 }
 
 static bool is_pure(const struct rut_node *n);
@@ -78,7 +105,7 @@ static bool is_pure(const struct rut_node *n)
 	case RUT_N_FIELD:
 		return is_record(n->a) || (!n->text && is_pure(n->a));
 	case RUT_N_CALL:
-		return is_pure_call(n) && all_pure(n->list);
+		return is_time(n) || (is_pure_call(n) && all_pure(n->list));
 	case RUT_N_UNARY:
 		return n->op != '&' && n->op != '*' && is_pure(n->a);
 	case RUT_N_BINARY:
@@ -118,6 +145,8 @@ static bool is_deferrable(const struct rut_node *n)
 		return is_pure_map(n->a) && is_addition(n->b) && all_pure(n->b->list);
 	case RUT_N_EXPR:
 		return is_deferrable(n->a);
+	case RUT_N_CALL:
+		return is_printing(n) ? all_pure(n->list) : is_pure(n);
 	case RUT_N_INCDEC:
 		return n->a->kind == RUT_N_VAR || is_pure_map(n->a);
 	default:
@@ -170,36 +199,70 @@ static bool runs_here(enum rut_probe_kind kind)
 	       kind == RUT_PROBE_SIGNAL;
 }
 
-static bool calls_exit(const struct rut_node *n)
+/* Is there such a node in it? */
+static bool has(const struct rut_node *n, bool (*is)(const struct rut_node *n))
 {
 	for (; n; n = n->next) {
 		const struct rut_node *parts[] = {n->a, n->b, n->c, n->d, n->list};
 
-		if (n->kind == RUT_N_CALL && !strcmp(n->text, "exit"))
+		if (is(n))
 			return true;
 		for (size_t i = 0; i < sizeof(parts) / sizeof(*parts); i++)
-			if (calls_exit(parts[i]))
+			if (has(parts[i], is))
 				return true;
 	}
 	return false;
+}
+
+static bool is_exit(const struct rut_node *n)
+{
+	return n->kind == RUT_N_CALL && !strcmp(n->text, "exit");
+}
+
+static bool is_comm(const struct rut_node *n)
+{
+	return n->kind == RUT_N_NAME && !strcmp(n->text, "comm");
+}
+
+static bool is_local(const struct rut_node *n)
+{
+	return is_of_thread(n) || is_time(n);
+}
+
+static bool probe_has(const struct rut_probe *p, bool (*is)(const struct rut_node *n))
+{
+	return has(p->body, is) || (p->predicate && has(p->predicate, is));
+}
+
+bool rut_script_is_local(const struct rut_probe *probe)
+{
+	return probe_has(probe, is_local) || probe_has(probe, is_printing);
 }
 
 /*
  * A probe that traps and calls exit() would end the script before the hits that were deferred
  * earlier: programs do nothing after exit().
  */
-bool rut_script_may_defer(const struct rut_resolved *list, size_t n, size_t i)
+bool rut_script_may_defer(const struct rut_script_program *p, const struct rut_resolved *list,
+			  size_t n, size_t i)
 {
 	const struct rut_probe *probe = list[i].probe;
 
 	if (list[i].ctx->kind != RUT_PROBE_RUBY || !is_body_deferrable(probe))
+		return false;
+	/* Records of a session are in the order in which they are written, those of a trace by the
+	 * CPU of the program. */
+	if (probe_has(probe, is_printing) && (p->opts.session || p->opts.trace))
+		return false;
+	/* The agent writes the name as one text more. */
+	if (probe_has(probe, is_comm) && list[i].ctx->ruby->nwishes == RUT_HIT_TEXTS)
 		return false;
 	for (size_t k = 0; k < n; k++) {
 		const struct rut_probe *other = list[k].probe;
 
 		if (runs_here(list[k].ctx->kind) || is_body_deferrable(other))
 			continue;
-		if (calls_exit(other->body) || calls_exit(other->predicate))
+		if (probe_has(other, is_exit))
 			return false;
 		if (shares_with(probe->body, other->body) ||
 		    (other->predicate && shares_with(probe->body, other->predicate)))
@@ -218,9 +281,25 @@ struct batch {
 	size_t stride, n, cap;
 };
 
+/* A hit that prints, until it is its turn. */
+struct turn {
+	uint64_t time_ns;
+	size_t number, at; /* which one it is of those; where its bytes are */
+	uint32_t probe;
+};
+
 struct rut_script_hits {
 	struct batch batches[RUT_HIT_PROBES];
+	bool ordered; /* one of them prints */
+	struct rut_buf
+		turns; /* struct turn; from `next` on to be run, the first `sorted` in order */
+	struct rut_buf bytes; /* of these hits */
+	size_t next, sorted, count;
 	uint64_t lost;
+	/* CLOCK_BOOTTIME less CLOCK_MONOTONIC; before that time, and after it: the machine slept.
+	 */
+	uint64_t slept_ns[2], slept_at_ns;
+	uint64_t begun_ns; /* when hits were taken last */
 	int rc;
 };
 
@@ -240,9 +319,9 @@ int rut_script_hits_new(struct rut_script_hits **ret, const struct rut_script_pr
 		b = &h->batches[prog->replays - 1];
 		b->prog = prog;
 		b->ctx = p->ruby_probes[prog->replays - 1];
-		b->stride =
-			sizeof(struct rut_ruby_hit) + (size_t)b->ctx->nwishes * RUT_HIT_TEXT_BYTES;
+		b->stride = rut_ruby_hit_bytes(b->ctx);
 		b->cap = BATCH_BYTES / b->stride;
+		h->ordered |= b->ctx->sends_bytes != 0;
 		b->hits = calloc(b->cap, b->stride);
 		if (!b->hits)
 			return -ENOMEM;
@@ -254,6 +333,10 @@ void rut_script_hits_free(struct rut_script_hits *h)
 {
 	for (size_t i = 0; h && i < RUT_HIT_PROBES; i++)
 		free(h->batches[i].hits);
+	if (h) {
+		rut_buf_fini(&h->turns);
+		rut_buf_fini(&h->bytes);
+	}
 	free(h);
 }
 
@@ -269,9 +352,17 @@ static void run(struct rut_script_hits *h, struct batch *b)
 }
 
 /* The texts as the program reads them. False: the process wrote something else. */
-static bool unpack(const struct batch *b, const struct rut_ruby_event *ev, unsigned char *to)
+static bool unpack(const struct rut_script_hits *h, const struct batch *b,
+		   const struct rut_ruby_event *ev, unsigned char *to)
 {
-	const struct rut_ruby_hit hit = {ev->duration_ns, ev->line};
+	const struct rut_ruby_hit hit = {
+		.duration_ns = ev->duration_ns,
+		.line = ev->line,
+		.mono_ns = ev->time_ns,
+		.boot_ns = ev->time_ns + h->slept_ns[ev->time_ns > h->slept_at_ns],
+		.pid = (uint32_t)ev->pid,
+		.tid = (uint32_t)ev->tid,
+	};
 	const char *from = ev->texts;
 	size_t left = ev->text_bytes;
 
@@ -291,6 +382,131 @@ static bool unpack(const struct batch *b, const struct rut_ruby_event *ev, unsig
 	return true;
 }
 
+static void add_turn(struct rut_script_hits *h, const struct batch *b,
+		     const struct rut_ruby_event *ev)
+{
+	const struct turn turn = {.time_ns = ev->time_ns,
+				  .number = h->count++,
+				  .at = h->bytes.len,
+				  .probe = ev->probe};
+
+	if (rut_buf_reserve(&h->bytes, b->stride) || rut_buf_reserve(&h->turns, sizeof(turn))) {
+		h->rc = -ENOMEM;
+		return;
+	}
+	if (!unpack(h, b, ev, (unsigned char *)h->bytes.data + h->bytes.len))
+		return;
+	h->bytes.len += b->stride;
+	rut_buf_add(&h->turns, &turn, sizeof(turn));
+}
+
+/* Gives back the room of those that were run, when that is most of it. */
+static void forget_turns(struct rut_script_hits *h)
+{
+	struct turn *turns = (void *)h->turns.data;
+	size_t n = h->turns.len / sizeof(*turns);
+	struct rut_buf bytes = RUT_BUF_INIT;
+
+	if (h->next < n - h->next)
+		return;
+	for (size_t i = h->next; i < n; i++) {
+		size_t at = bytes.len;
+
+		rut_buf_add(&bytes, h->bytes.data + turns[i].at, h->batches[turns[i].probe].stride);
+		turns[i].at = at;
+	}
+	if (bytes.failed)
+		h->rc = -ENOMEM;
+	memmove(turns, turns + h->next, (n - h->next) * sizeof(*turns));
+	h->turns.len = (n - h->next) * sizeof(*turns);
+	h->sorted = n - h->next;
+	h->next = 0;
+	rut_buf_fini(&h->bytes);
+	h->bytes = bytes;
+}
+
+static int compare_turns(const void *a, const void *b)
+{
+	const struct turn *x = a, *y = b;
+
+	if (x->time_ns != y->time_ns)
+		return x->time_ns < y->time_ns ? -1 : 1;
+	return x->number < y->number ? -1 : x->number > y->number;
+}
+
+/* As many hits of one probe as come next, at most `max`. */
+static size_t fill_batch(struct rut_script_hits *h, struct batch *b, uint64_t until_ns, size_t max)
+{
+	const struct turn *turns = (const void *)h->turns.data;
+	size_t n = h->turns.len / sizeof(*turns), first = h->next;
+
+	while (h->next < n && h->next - first < max && turns[h->next].time_ns <= until_ns &&
+	       &h->batches[turns[h->next].probe] == b) {
+		memcpy(b->hits + b->n++ * b->stride, h->bytes.data + turns[h->next].at, b->stride);
+		h->next++;
+	}
+	return b->n;
+}
+
+bool rut_script_hits_print(const struct rut_script_hits *h)
+{
+	return h && h->ordered;
+}
+
+int rut_script_hits_run_until(struct rut_script_hits *h, uint64_t until_ns, uint32_t room_bytes,
+			      void (*served)(void *arg), void *arg, struct rut_err *err)
+{
+	struct turn *turns = (void *)h->turns.data;
+	size_t n = h->turns.len / sizeof(*turns);
+
+	if (!n)
+		return h->rc ? rut_err_errno(err, -h->rc, "cannot run a probe of Ruby") : 0;
+	if (h->sorted < n)
+		qsort(turns + h->next, n - h->next, sizeof(*turns), compare_turns);
+	h->sorted = n;
+	while (h->next < n && turns[h->next].time_ns <= until_ns && !h->rc) {
+		struct batch *b = &h->batches[turns[h->next].probe];
+		size_t max = room_bytes / b->ctx->sends_bytes;
+
+		max = max < b->cap ? max : b->cap;
+		fill_batch(h, b, until_ns, max ? max : 1);
+		run(h, b);
+		served(arg);
+	}
+	forget_turns(h);
+	return h->rc ? rut_err_errno(err, -h->rc, "cannot run a probe of Ruby") : 0;
+}
+
+static uint64_t slept_ns(void)
+{
+	uint64_t best = UINT64_MAX, ret = 0;
+
+	for (int i = 0; i < 4; i++) {
+		uint64_t before = rut_now_ns(), boot = rut_clock_ns(CLOCK_BOOTTIME),
+			 after = rut_now_ns();
+
+		if (after - before >= best)
+			continue;
+		best = after - before;
+		ret = boot - before - best / 2;
+	}
+	/* It is read a little late or early. */
+	return ret < SLEEP_MIN_NS || ret > UINT64_MAX - SLEEP_MIN_NS ? 0 : ret;
+}
+
+void rut_script_hits_begin(struct rut_script_hits *h)
+{
+	uint64_t ns = slept_ns(), now = rut_now_ns();
+
+	/* Of hits since the last time it is not known whether they were before the sleep. */
+	if (ns - h->slept_ns[1] + SLEEP_MIN_NS > 2 * SLEEP_MIN_NS) {
+		h->slept_ns[0] = h->slept_ns[1];
+		h->slept_ns[1] = ns;
+		h->slept_at_ns = h->begun_ns;
+	}
+	h->begun_ns = now;
+}
+
 void rut_script_hits_event(const struct rut_ruby_event *ev, void *hits)
 {
 	struct rut_script_hits *h = hits;
@@ -301,7 +517,11 @@ void rut_script_hits_event(const struct rut_ruby_event *ev, void *hits)
 	if (ev->type != RUT_RUBY_EVENT_HIT || ev->probe >= RUT_HIT_PROBES)
 		return;
 	b = &h->batches[ev->probe];
-	if (!b->prog || !unpack(b, ev, b->hits + b->n * b->stride))
+	if (b->prog && b->ctx->sends_bytes) {
+		add_turn(h, b, ev);
+		return;
+	}
+	if (!b->prog || !unpack(h, b, ev, b->hits + b->n * b->stride))
 		return;
 	if (++b->n == b->cap)
 		run(h, b);

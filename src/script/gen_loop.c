@@ -195,7 +195,7 @@ static void zero_vars(struct rut_gen *g)
 
 void rut_gen_replay(struct rut_gen *g, struct rut_probe *probe)
 {
-	uint32_t stride = sizeof(struct rut_ruby_hit) + g->ctx->ruby->nwishes * RUT_HIT_TEXT_BYTES;
+	uint32_t stride = rut_ruby_hit_bytes(g->ctx->ruby);
 	rut_vreg count = rut_ir_load(&g->ir, 8, g->ctx_reg, 8), args[2], base;
 	struct outer o;
 	struct rut_loop loop;

@@ -5,6 +5,7 @@
 
 #include "script/gen.h"
 #include "script/journal.h"
+#include "script/ruby_probe.h"
 
 /* Where the parts of a slot are, seen from its record. */
 enum {
@@ -69,7 +70,9 @@ rut_vreg rut_gen_record(struct rut_gen *g, const struct rut_node *n, int action,
 	rut_gen_count(g, n, RUT_SITE_LOST);
 	rut_ir_jump(&g->ir, none);
 	rut_ir_place(&g->ir, good);
-	rut_ir_store(&g->ir, 8, record, 0, rut_ir_call(&g->ir, BPF_FUNC_ktime_get_ns, 0, NULL));
+	rut_ir_store(&g->ir, 8, record, 0,
+		     g->hit ? rut_gen_ruby_time(g, false)
+			    : rut_ir_call(&g->ir, BPF_FUNC_ktime_get_ns, 0, NULL));
 	rut_ir_store_imm(&g->ir, 4, record, 8, action);
 	rut_ir_store(&g->ir, 4, record, 12,
 		     rut_ir_call(&g->ir, BPF_FUNC_get_smp_processor_id, 0, NULL));

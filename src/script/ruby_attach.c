@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/buf.h"
@@ -289,6 +290,13 @@ static void warn_of_unknown(const struct rut_script_tracer *t)
 	}
 }
 
+static uint64_t inode(const char *path, uint64_t none)
+{
+	struct stat st;
+
+	return stat(path, &st) ? none : st.st_ino;
+}
+
 static int tracer_new(struct rut_script_tracer *t, struct rut_err *err)
 {
 	static const char *const name[] = {"N"}; /* RUT_HIT_NAME */
@@ -313,6 +321,10 @@ static int tracer_new(struct rut_script_tracer *t, struct rut_err *err)
 						    .wishes = p->ruby_probes[i]->wishes,
 						    .nwishes = p->ruby_probes[i]->nwishes,
 						    .deferred = p->ruby_probes[i]->deferred};
+		if (p->ruby_probes[i]->local) {
+			probes[i].pid_ns = inode("/proc/self/ns/pid", UINT64_MAX);
+			probes[i].time_ns = inode("/proc/self/ns/time", 0);
+		}
 		if (probes[i].deferred)
 			config.ring_bytes = RING_BYTES;
 		requests |= rut_ruby_is_request(probes[i].event);
@@ -418,8 +430,11 @@ int rut_script_tracer_vars(const struct rut_script_tracer *t, struct rut_buf *ou
 
 int rut_script_tracer_round(struct rut_script_tracer *t, struct rut_err *err)
 {
-	int n = rut_tracer_poll(t->tracer, 0, err), rc = 0;
+	int n, rc = 0;
 
+	if (t->hits)
+		rut_script_hits_begin(t->hits);
+	n = rut_tracer_poll(t->tracer, 0, err);
 	if (n >= 0 && t->hits)
 		rc = rut_script_hits_run(t->hits, err);
 	return rc ? rc : n;
@@ -427,9 +442,33 @@ int rut_script_tracer_round(struct rut_script_tracer *t, struct rut_err *err)
 
 int rut_script_tracer_take(struct rut_script_tracer *t, struct rut_err *err)
 {
-	int rc = t->hits ? rut_tracer_take(t->tracer, err) : 0;
+	int rc;
 
+	if (t->hits)
+		rut_script_hits_begin(t->hits);
+	rc = t->hits ? rut_tracer_take(t->tracer, err) : 0;
 	return rc < 0 || !t->hits ? rc : rut_script_hits_run(t->hits, err);
+}
+
+bool rut_script_tracer_prints(const struct rut_script_tracer *t)
+{
+	return rut_script_hits_print(t->hits);
+}
+
+int rut_script_tracer_gather(struct rut_script_tracer *t, uint64_t *until_ns, struct rut_err *err)
+{
+	uint64_t now = rut_now_ns(), complete;
+	int n = rut_script_tracer_round(t, err);
+
+	complete = rut_tracer_complete_ns(t->tracer);
+	*until_ns = complete < now ? complete : now;
+	return n;
+}
+
+int rut_script_tracer_run_until(struct rut_script_tracer *t, uint64_t until_ns, uint32_t room_bytes,
+				void (*served)(void *arg), void *arg, struct rut_err *err)
+{
+	return rut_script_hits_run_until(t->hits, until_ns, room_bytes, served, arg, err);
 }
 
 bool rut_script_tracer_defers(const struct rut_script_tracer *t)

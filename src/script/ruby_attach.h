@@ -44,6 +44,16 @@ bool rut_script_tracer_settled(const struct rut_script_tracer *t);
 
 /* Runs the programs of deferred probes for what was hit up to now. Returns 0 or -errno. */
 int rut_script_tracer_take(struct rut_script_tracer *t, struct rut_err *err);
+/*
+ * Do some of them print? They are run by rut_script_tracer_run_until(), up to `until_ns` at most
+ * (CLOCK_MONOTONIC), in order of time; rut_script_hits_run_until() says how. *until_ns of
+ * rut_script_tracer_gather(): no hit comes any more that was before.
+ */
+bool rut_script_tracer_prints(const struct rut_script_tracer *t);
+int rut_script_tracer_run_until(struct rut_script_tracer *t, uint64_t until_ns, uint32_t room_bytes,
+				void (*served)(void *arg), void *arg, struct rut_err *err);
+/* Takes what was hit up to now, of children that were just forked, too. */
+int rut_script_tracer_gather(struct rut_script_tracer *t, uint64_t *until_ns, struct rut_err *err);
 /* Are there any? */
 bool rut_script_tracer_defers(const struct rut_script_tracer *t);
 

@@ -374,6 +374,43 @@ struct rut_mem rut_gen_ruby_record(struct rut_gen *g)
 	return (struct rut_mem){rut_gen_call_arg(g, HIT_TEXTS), 0, RUT_SPACE_USER};
 }
 
+rut_vreg rut_gen_ruby_time(struct rut_gen *g, bool boot)
+{
+	return hit_number(g, 0,
+			  boot ? offsetof(struct rut_ruby_hit, boot_ns)
+			       : offsetof(struct rut_ruby_hit, mono_ns));
+}
+
+rut_vreg rut_gen_ruby_id(struct rut_gen *g, bool pid)
+{
+	return hit_number(g, 0,
+			  pid ? offsetof(struct rut_ruby_hit, pid)
+			      : offsetof(struct rut_ruby_hit, tid));
+}
+
+bool rut_check_ruby_comm(struct rut_checker *c, struct rut_node *n)
+{
+	return field_of(c, n, RUT_HIT_COMM, "", NULL) != NULL;
+}
+
+/* Where the text of this kind without a name is. */
+static struct rut_mem text_of(struct rut_gen *g, char kind)
+{
+	const struct rut_ruby_probe_ctx *x = g->ctx->ruby;
+	struct rut_mem from = rut_gen_ruby_record(g);
+
+	for (uint32_t i = 0; i < x->nwishes; i++)
+		if (x->wishes[i][0] == kind && !x->wishes[i][1])
+			from.off += (int32_t)(i * RUT_HIT_TEXT_BYTES);
+	return from;
+}
+
+void rut_gen_ruby_comm(struct rut_gen *g, struct rut_node *n, struct rut_mem to)
+{
+	rut_gen_read_text(g, n, to, RUT_HIT_COMM_BYTES,
+			  rut_gen_pointer(g, text_of(g, RUT_HIT_COMM)), RUT_SPACE_USER);
+}
+
 static const struct text *find_text(const char *name)
 {
 	for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++)
@@ -397,13 +434,8 @@ const struct rut_type *rut_check_ruby_text(struct rut_checker *c, struct rut_nod
 
 void rut_gen_ruby_text(struct rut_gen *g, struct rut_node *n, struct rut_mem to)
 {
-	const struct rut_ruby_probe_ctx *x = g->ctx->ruby;
-	struct rut_mem from = rut_gen_ruby_record(g);
-	const char kind = find_text(n->text)->kind;
+	struct rut_mem from = text_of(g, find_text(n->text)->kind);
 
-	for (uint32_t i = 0; i < x->nwishes; i++)
-		if (x->wishes[i][0] == kind && !x->wishes[i][1])
-			from.off += (int32_t)(i * RUT_HIT_TEXT_BYTES);
 	rut_gen_read_text(g, n, to, n->type->size, rut_gen_pointer(g, from), RUT_SPACE_USER);
 }
 

@@ -24,6 +24,9 @@ struct rut_ruby_probe_ctx {
 	uint32_t nwishes;
 	struct rut_type *record; /* STRUCT of the texts: fields are added as they are mentioned */
 	bool deferred;		 /* hits go into a ring: see defer.h */
+	uint32_t sends_bytes; /* deferred: what a hit sends at most; 0: nothing, and hits may be in
+				 any order */
+	bool local; /* deferred, and uses the thread or the time: not in other namespaces */
 };
 
 /* Does the agent have to be in the processes? */
@@ -70,7 +73,22 @@ rut_vreg rut_gen_ruby_elapsed(struct rut_gen *g);
 /* A hit that a replaying program reads; RUT_HIT_TEXT_BYTES for each wish follow. */
 struct rut_ruby_hit {
 	uint64_t duration_ns, line;
+	uint64_t mono_ns, boot_ns; /* when */
+	uint64_t pid, tid;
 };
+
+/* The bytes of one in the program's array. */
+static inline uint32_t rut_ruby_hit_bytes(const struct rut_ruby_probe_ctx *x)
+{
+	return (uint32_t)sizeof(struct rut_ruby_hit) + x->nwishes * RUT_HIT_TEXT_BYTES;
+}
+
+/* Of the hit that a replaying program is at, instead of what the kernel says of now. */
+rut_vreg rut_gen_ruby_time(struct rut_gen *g, bool boot);
+rut_vreg rut_gen_ruby_id(struct rut_gen *g, bool pid);
+/* comm: in a replaying program a text of the hit. False: there is no room for one more. */
+bool rut_check_ruby_comm(struct rut_checker *c, struct rut_node *n);
+void rut_gen_ruby_comm(struct rut_gen *g, struct rut_node *n, struct rut_mem to);
 
 /* Ends the program when the hit is another session's. */
 void rut_gen_ruby_filter(struct rut_gen *g);

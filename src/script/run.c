@@ -38,6 +38,7 @@
 #include "script/ruby_probe.h"
 #include "script/run_names.h"
 #include "script/run_report.h"
+#include "script/sequence.h"
 #include "script/trace.h"
 
 enum { TAG_RING = -1, TAG_SIGNAL = -2, TAG_PROCESS = -3, TAG_OWN_SIGNAL = -4 };
@@ -54,6 +55,7 @@ struct runner {
 	struct rut_script_names names;
 	struct rut_script_links *links;
 	struct rut_script_tracer *tracer; /* of Ruby probes; NULL: there are none */
+	struct rut_script_sequence order; /* with a tracer: of what is shown */
 	struct ring_buffer *ring;
 	uint64_t ring_bytes, consumed; /* bytes: of the whole ring; taken from it so far */
 	uint32_t taken;		       /* records of this slice */
@@ -219,13 +221,23 @@ static void flush_trace(struct runner *r)
 		r->rc = rut_script_trace_flush(r->trace, r->err);
 }
 
+/* What hits have sent is shown at once, in their turn. */
+static bool is_kept(struct runner *r, const struct rut_script_event *e, size_t size)
+{
+	if (!r->order.tracer || size < sizeof(*e) || e->action >= r->p->nactions ||
+	    r->p->actions[e->action].replay)
+		return false;
+	return rut_script_sequence_keep(&r->order, e, size);
+}
+
 /* -EAGAIN ends the slice: libbpf has taken this record, and leaves those after it in the ring. */
 static int on_record(void *arg, void *data, size_t size)
 {
 	struct runner *r = arg;
 	int64_t now = now_ms();
 
-	take_record(r, data, size, now);
+	if (!is_kept(r, data, size))
+		take_record(r, data, size, now);
 	r->consumed += (size + BPF_RINGBUF_HDR_SZ + 7) & ~7ull;
 	return ++r->taken >= SLICE_RECORDS || now >= r->slice_end ? -EAGAIN : 0;
 }
@@ -254,13 +266,53 @@ static bool is_interrupted(const struct runner *r)
 	return poll(&p, 1, 0) > 0;
 }
 
-/* Shows what was in the ring at the call: no more than the ring holds. A signal ends it. */
-static void drain(struct runner *r)
+/* Takes what was in the ring at the call: no more than the ring holds. A signal ends it. */
+static void drain_ring(struct runner *r)
 {
 	uint64_t until = r->consumed + r->ring_bytes;
 
 	while (drain_slice(r) && r->consumed < until && (r->ending || !is_interrupted(r)))
 		;
+}
+
+/* Shows what is in the ring, and before it what happened before. */
+static void drain(struct runner *r)
+{
+	int rc;
+
+	drain_ring(r);
+	if (!r->order.tracer)
+		return;
+	rc = rut_script_sequence_round(&r->order, true, r->err);
+	if (rc < 0 && !r->rc)
+		r->rc = rc;
+	fflush(r->opts->out);
+}
+
+static void order_show(void *arg, const struct rut_script_event *e, size_t size)
+{
+	take_record(arg, e, size, now_ms());
+}
+
+/* All of it: what hits send must not fill it. */
+static void order_read(void *arg)
+{
+	struct runner *r = arg;
+	uint64_t until = r->consumed + r->ring_bytes;
+
+	while (drain_slice(r) && r->consumed < until)
+		;
+}
+
+static void order_begin(struct runner *r)
+{
+	if (!r->tracer || !rut_script_tracer_prints(r->tracer))
+		return;
+	r->order = (struct rut_script_sequence){.tracer = r->tracer,
+						.room_bytes = (uint32_t)r->ring_bytes / 2,
+						.show = order_show,
+						.read = order_read,
+						.arg = r};
 }
 
 /* Empties the ring when probes have been stopped: what end prints needs the space. */
@@ -270,6 +322,8 @@ static void drain_rest(struct runner *r)
 	do
 		drain_slice(r);
 	while (r->taken && now_ms() < r->discard_at + END_MS);
+	if (r->order.tracer)
+		drain(r);
 	r->discard_at = 0;
 }
 
@@ -329,6 +383,11 @@ static bool is_begin(const struct rut_script_prog *prog)
 /* Before what reads maps: probes that are deferred count what was hit up to now. */
 static int take_hits(struct runner *r)
 {
+	if (r->order.tracer) {
+		int n = rut_script_sequence_round(&r->order, false, r->err);
+
+		return n < 0 ? n : 0;
+	}
 	return r->tracer ? rut_script_tracer_take(r->tracer, r->err) : 0;
 }
 
@@ -546,7 +605,8 @@ static int follow_rubies(struct runner *r)
 	if (now_ms() < r->follow_at && !r->opts->child)
 		return take_hits(r);
 	r->follow_at = now_ms() + ROUND_MS;
-	n = rut_script_tracer_round(r->tracer, r->err);
+	n = r->order.tracer ? rut_script_sequence_round(&r->order, false, r->err)
+			    : rut_script_tracer_round(r->tracer, r->err);
 
 	/* A command need not be a Ruby yet. */
 	if (!n && !r->opts->child && rut_script_needs_agent(r->p))
@@ -598,7 +658,8 @@ static int end(struct runner *r)
 
 	/* Those of processes that have just begun or ended, too. */
 	if (r->tracer && rut_script_tracer_defers(r->tracer) && !r->rc) {
-		rc = rut_script_tracer_round(r->tracer, r->err);
+		rc = r->order.tracer ? rut_script_sequence_round(&r->order, true, r->err)
+				     : rut_script_tracer_round(r->tracer, r->err);
 		r->rc = rc < 0 ? rc : 0;
 	}
 	/* Programs stop by this word. To detach them takes the kernel long: it is done last,
@@ -644,6 +705,7 @@ static void drop_signals(int fd)
 static void fini(struct runner *r)
 {
 	rut_script_metrics_stop(r->metrics);
+	rut_script_sequence_fini(&r->order);
 	rut_script_tracer_free(r->tracer);
 	/* After an error, too. */
 	if (r->counters && !r->counters[RUT_COUNTER_EXIT])
@@ -741,6 +803,8 @@ static int start(struct runner *r)
 		r->counters[RUT_COUNTER_EXIT] = RUT_EXIT_HELD;
 		rc = attach(r);
 	}
+	if (!rc)
+		order_begin(r);
 	if (!rc)
 		rc = run_begins(r);
 	if (rc || r->ending)

@@ -21,6 +21,9 @@
 
 enum { PASSES_MAX = 12, PROGS_MAX = 20000 };
 
+/* Of a record, beside its values: the ring's header, its own, and what aligns it. */
+enum { RECORD_BYTES = 8 + sizeof(struct rut_script_event) + 8 };
+
 int64_t rut_program_ncpus(void)
 {
 	return libbpf_num_possible_cpus();
@@ -300,13 +303,25 @@ static int generate_replay(struct compilation *x, size_t i, struct rut_err *err)
 {
 	struct rut_probe_ctx ctx = *x->list[i].ctx;
 
+	struct rut_probe_ctx *own = x->list[i].ctx;
+	size_t first = x->p->nactions;
+
 	if (!rut_script_kernel_has("bpf_loop"))
 		return 0;
 	ctx.prog_type = BPF_PROG_TYPE_RAW_TRACEPOINT;
 	ctx.replay = true;
 	ctx.ruby->deferred = true;
+	ctx.ruby->local = rut_script_is_local(x->list[i].probe);
 	/* Its variables have no places yet in this program. */
+	x->list[i].ctx = &ctx;
 	check_one(x, i);
+	x->list[i].ctx = own;
+	for (size_t a = first; a < x->p->nactions; a++) {
+		const struct rut_type *args = x->p->actions[a].args;
+
+		x->p->actions[a].replay = true;
+		ctx.ruby->sends_bytes += RECORD_BYTES + (args ? args->size : 0);
+	}
 	return rut_gen_probe(x->p, &ctx, x->list[i].probe, x->c.syms, err);
 }
 
@@ -326,7 +341,7 @@ static int generate_all(struct compilation *x, struct rut_err *err)
 			break;
 		}
 		one = rut_gen_probe(x->p, x->list[i].ctx, x->list[i].probe, x->c.syms, err);
-		if (!one && rut_script_may_defer(x->list, x->n, i))
+		if (!one && rut_script_may_defer(x->p, x->list, x->n, i))
 			one = generate_replay(x, i, err);
 		if (one)
 			return one;

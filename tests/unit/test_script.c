@@ -10,6 +10,8 @@
 #include "script/ast.h"
 #include "script/ir.h"
 #include "script/lex.h"
+#include "script/kernel_has.h"
+#include "script/ruby_probe.h"
 #include "script/script.h"
 #include "unit.h"
 
@@ -123,6 +125,43 @@ static void test_messages(void **state)
 	}
 }
 
+static void test_deferred(void **state)
+{
+	static const struct {
+		const char *text;
+		bool session, first; /* is the first probe deferred? */
+	} cases[] = {
+		{"ruby:A#b { @[pid, tid, comm] = count(); }", false, true},
+		{"ruby:A#b { @[pid, tid, comm] = count(); }", true, true},
+		{"ruby:A#b { @ = max(nsecs); @b = max(nsecs(monotonic)); }", false, true},
+		{"ruby:A#b { @ = max(nsecs(tai)); }", false, false},
+		{"ruby:A#b { @[tid(init)] = count(); }", false, false},
+		{"ruby:A#b /tid > 1/ { printf(\"%s %d\", args.id, tid); }", false, true},
+		{"ruby:A#b { printf(\"%s %d\", args.id, tid); }", true, false},
+		{"ruby:A#b { print((tid, strftime(\"%T\", nsecs))); }", false, true},
+		{"ruby:A#b { @ = count(); print(@); }", false, false},
+		{"ruby:A#b { printf(\"%d\", @); } begin { @ = 1; }", false, false},
+		{"ruby:A#b { printf(\"%d\", cpu); }", false, false},
+		{"ruby:A#b { print(tid); } ruby:A#c { exit(); }", false, false},
+		{"ruby:A#b { print(tid); } ruby:A#c { time(); }", false, true},
+		{"ruby:A#b { @[rand] = count(); }", false, false},
+	};
+
+	if (!rut_script_kernel_has("bpf_loop"))
+		skip();
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		struct rut_script_opts opts = {.name = "t", .pid = 1, .session = cases[i].session};
+		struct rut_script_program *p;
+		struct rut_err err = RUT_ERR_INIT;
+
+		if (rut_script_compile(&p, cases[i].text, strlen(cases[i].text), &opts, &err))
+			fail_msg("%s: %s", cases[i].text, p->src.messages.data);
+		if (p->ruby_probes[0]->deferred != cases[i].first)
+			fail_msg("%s: %d", cases[i].text, p->ruby_probes[0]->deferred);
+		rut_script_free(p);
+	}
+}
+
 static void test_defaults(void **state)
 {
 	struct rut_script_opts opts = {.name = "t"};
@@ -227,10 +266,10 @@ static void test_disassembly(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_tokens),	    cmocka_unit_test(test_messages),
-		cmocka_unit_test(test_defaults),    cmocka_unit_test(test_registers),
-		cmocka_unit_test(test_clean),	    cmocka_unit_test(test_far_jump),
-		cmocka_unit_test(test_disassembly),
+		cmocka_unit_test(test_tokens),	  cmocka_unit_test(test_messages),
+		cmocka_unit_test(test_deferred),  cmocka_unit_test(test_defaults),
+		cmocka_unit_test(test_registers), cmocka_unit_test(test_clean),
+		cmocka_unit_test(test_far_jump),  cmocka_unit_test(test_disassembly),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
