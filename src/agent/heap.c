@@ -211,8 +211,8 @@ static void report_page(struct rut_walk *w, const VALUE *page, rut_walk_each_fn 
 			w->unsure = true;
 			return;
 		}
-	/* Without memory for it the page could be counted twice: it is left out. */
-	if (!remember(w, start))
+	/* Listed twice; or without memory for it, so that it could be counted twice. */
+	if (was_read(w, start) || !remember(w, start))
 		return;
 	for (VALUE v = start; v != end; v += stride)
 		if (rut_flags(v) && (!sweeping || alive(w, v) > 0))

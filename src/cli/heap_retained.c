@@ -28,8 +28,6 @@
 
 /* Give up a process that has written nothing for this long: its threads do not return to Ruby. */
 static const uint64_t silent_ns = 60000 * MS;
-/* Names are an extra. */
-static const uint64_t names_ns = 10000 * MS;
 
 /* One process. */
 struct process {
@@ -43,6 +41,7 @@ struct process {
 	size_t count;
 	struct rut_graph_ref refs[RUT_GRAPH_REFS_MAX];
 	size_t ref_count;
+	bool unnamed; /* it did not answer when asked for the names of references */
 };
 
 static void process_free(struct process *p)
@@ -112,11 +111,12 @@ static int read_names(struct process *p, struct rut_err *err)
 	if (!p->ref_count)
 		return 0;
 	rc = rut_tracer_graph_ask_names(p->h->tracer, p->pid, p->refs, p->ref_count);
-	while (!rc && rut_now_ns() - begin < names_ns) {
+	while (!rc && rut_now_ns() - begin < silent_ns) {
 		rc = poll_tracer(p, err);
 		if (!rc)
 			rc = rut_tracer_graph_names(p->h->tracer, p->pid, p->refs, p->ref_count);
 	}
+	p->unnamed = rc != 1;
 	return rc == -EINTR ? rc : 0;
 }
 
@@ -449,6 +449,11 @@ static int show(const struct process *p, bool first, bool alone, struct rut_err 
 		rut_cli_notice(p->h->cmd,
 			       "an object of process %d has more references than fit into the "
 			       "ring: some were left out",
+			       p->pid);
+	if (p->unnamed)
+		rut_cli_notice(p->h->cmd,
+			       "process %d did not name the constants and variables that hold "
+			       "objects: it ended, or no thread of it came back to Ruby",
 			       p->pid);
 	if (p->h->lines && flags & RUT_RUBY_HEAP_NO_ORIGINS)
 		rut_cli_notice(p->h->cmd,

@@ -30,20 +30,26 @@ class Ring
   end
 end
 
-# Of a hash and an array with more elements than are written at once, in a variable, in a constant, in a global variable.
-CACHE = Cache.new(20_000)
-$rows = Array.new(30_000) { |i| [i, "row #{i}" * 4] }
-LIST = (1..5000).inject(nil) { |rest, _| Link.new(rest) }
-SHARED = [Array.new(300), Array.new(300)].tap do |a, b|
-  text = "s" * 1_000_000
-  300.times { |i| a[i] = b[i] = Session.new(text) }
-end
-RING = Ring.new.tap { |a| a.other = Ring.new.tap { |b| b.other = a } }
 Pair = Struct.new(:left, :right)
-PAIR = Pair.new("l" * 70_000, proc { |x| x + RING.to_s }.curry)
-WATCHED = []
 
-3.times { GC.start }
+# Made by a thread that has ended when the heap is read: what is left of old calls on the stack of the main thread would refer to these
+# objects, too, now and then, and would be their holder.
+Thread.new do
+  # Of a hash and an array with more elements than are written at once, in a variable, in a constant, in a global variable.
+  CACHE = Cache.new(20_000)
+  $rows = Array.new(30_000) { |i| [i, "row #{i}" * 4] }
+  LIST = (1..5000).inject(nil) { |rest, _| Link.new(rest) }
+  SHARED = [Array.new(300), Array.new(300)].tap do |a, b|
+    text = "s" * 1_000_000
+    300.times { |i| a[i] = b[i] = Session.new(text) }
+  end
+  RING = Ring.new.tap { |a| a.other = Ring.new.tap { |b| b.other = a } }
+  PAIR = Pair.new("l" * 70_000, proc { |x| x + RING.to_s }.curry)
+  WATCHED = []
+  nil
+end.join
+
+Thread.new { 3.times { GC.start } }.join # it has objects on its stack, too
 GC.disable
 $stdout.sync = true
 puts "ready"

@@ -329,6 +329,8 @@ for r in rows:
     elif r["class_name"] == "Object":
         assert abs(r["retained"] - bytes) <= 0.01 * bytes, (r, bytes)
 # By the names that the program has for them.
+held = [(r["name"], r["class"], r.get("root"), r["retained"]) for r in rows]
+assert {"CACHE", "@entries", "LIST", "RING", "SHARED", "PAIR"} <= set(found), (held, open("err").read())
 assert found["CACHE"]["class"] == "Cache" and found["CACHE"]["retained"] > 20_000_000, found["CACHE"]
 assert found["@entries"]["class"] == "Hash" and rows[found["@entries"]["holder"]]["name"] == "CACHE"
 assert found["LIST"]["chain"] > 4000 and found["LIST"]["retained_objects"] == 10_000, found["LIST"]
