@@ -86,6 +86,20 @@ int rut_cli_method_trace(pid_t pid, const char *method, const struct rut_method_
 		   true, idle, out, err);
 }
 
+/* Removes the tables before the slowest ones: the screen shows such already, and they are wide. */
+static void keep_slowest(struct rut_buf *out, size_t begin)
+{
+	const char *at =
+		out->failed || !out->data ? NULL : strstr(out->data + begin, "Slowest requests\n");
+	size_t left;
+
+	if (!at)
+		return;
+	left = out->len - (size_t)(at - out->data);
+	memmove(out->data + begin, at, left + 1);
+	out->len = begin + left;
+}
+
 /* Which requests: `select` is the option that says so. Of all there is a list, of one the reason.
  */
 static int explain(pid_t pid, const char *events, const char *select, const char *value, bool all,
@@ -93,6 +107,7 @@ static int explain(pid_t pid, const char *events, const char *select, const char
 {
 	const char *top = getenv("TMPDIR");
 	char dir[256], trace[272], target[80];
+	size_t begin = out->len;
 	int rc;
 
 	snprintf(dir, sizeof(dir), "%s/rutile-explain.XXXXXX", top && *top ? top : "/tmp");
@@ -111,6 +126,8 @@ static int explain(pid_t pid, const char *events, const char *select, const char
 					       all ? NULL : trace, NULL},
 			 true, idle, out, err);
 	nftw(dir, remove_one, 16, FTW_PHYS | FTW_DEPTH);
+	if (!rc)
+		keep_slowest(out, begin);
 	return rc;
 }
 

@@ -11,10 +11,10 @@
 static const char help_text[] =
 	"\n"
 	"  q        quit, and print the table\n"
-	"  Enter    open a row: what calls it, and the tree of what it calls; Backspace goes back\n"
+	"  Enter    open a row: what calls it, and the tree of what it calls\n"
 	"  t        trace a method for a second: its calls with their arguments\n"
-	"  x        record for two seconds with what the kernel does, and explain its slowest "
-	"call\n"
+	"  x        record two seconds with the kernel's events, explain the slowest call\n"
+	"  Backspace, Esc     go back to the table\n"
 	"  /        show only rows with this text (Enter; Esc shows all)\n"
 	"  arrows, Page Up, Page Down, Home, End     choose a row, scroll\n"
 	"  h, ?     this help\n"
@@ -59,6 +59,7 @@ static void open_tree(struct rut_profile_screen *s, const struct rut_profile *p,
 void rut_cli_profile_screen_draw(struct rut_profile_screen *s, const struct rut_profile *p,
 				 const struct rut_profile_show *show, const char *title)
 {
+	_cleanup_buf_ struct rut_buf bottom = RUT_BUF_INIT;
 	size_t height, columns;
 
 	rut_screen_size(&height, &columns);
@@ -72,17 +73,15 @@ void rut_cli_profile_screen_draw(struct rut_profile_screen *s, const struct rut_
 	else
 		draw_table(s, p, *show, height, columns);
 	if (s->pager.typing) {
-		_cleanup_buf_ struct rut_buf text = RUT_BUF_INIT;
-
-		rut_buf_printf(&text, " filter: %s_", s->pager.filter);
-		rut_pager_bar(height - 1, text.failed ? NULL : text.data, columns);
+		rut_buf_printf(&bottom, " filter: %s_", s->pager.filter);
+	} else if (s->page.len) {
+		rut_buf_puts(&bottom, " Backspace goes back");
+		rut_pager_position(&s->pager, &bottom);
+		rut_buf_puts(&bottom, "  q quit  h help");
 	} else {
-		rut_pager_bar(height - 1,
-			      s->page.len ? " Backspace goes back  q quit  h help"
-					  : " q quit  Enter opens  t trace  x explain  / filter  "
-					    "h help",
-			      columns);
+		rut_buf_puts(&bottom, " q quit  h help  Enter opens  t trace  x explain  / filter");
 	}
+	rut_pager_bar(height - 1, bottom.failed ? NULL : bottom.data, columns);
 	rut_screen_show();
 }
 

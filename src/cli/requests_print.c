@@ -11,7 +11,9 @@
 #include "output/table.h"
 #include "output/text.h"
 
-#define BAR 20
+#define BAR	   20
+#define BAR_NARROW 10
+#define NARROW	   100 /* columns, below which names of routes would be cut */
 
 static const struct rut_table_column route_columns[] = {
 	{.title = "REQ/S"},
@@ -25,6 +27,8 @@ static const struct rut_table_column route_columns[] = {
 	{.title = "SPENT IN", .left = true},
 	{.title = "ROUTE", .min_width = 16, .grow = true, .left = true},
 };
+
+enum { P99_COLUMN = 5 }; /* left out where the table is narrow */
 
 /* A letter for each layer, of its name, which no other has. */
 static void letters(const struct rut_live_requests *r, char *to)
@@ -42,8 +46,9 @@ static void letters(const struct rut_live_requests *r, char *to)
 	}
 }
 
-/* Of the route's time: a letter for each twentieth in a layer, '.' for the rest. */
-static void bar(const struct rut_live_requests *r, const struct rut_live_route *route, char *to)
+/* Of the route's time: a letter for each part of `length` in a layer, '.' for the rest. */
+static void bar(const struct rut_live_requests *r, const struct rut_live_route *route,
+		size_t length, char *to)
 {
 	char letter[RUT_LIVE_REQUESTS_LAYERS];
 	double sum = (double)route->stat.sum, cells = 0;
@@ -51,13 +56,13 @@ static void bar(const struct rut_live_requests *r, const struct rut_live_route *
 
 	letters(r, letter);
 	for (size_t i = 0; sum > 0 && i < r->nlayers; i++) {
-		cells += (double)route->layer_ns[i] / sum * BAR;
-		while (at < BAR && (double)at + 0.5 <= cells)
+		cells += (double)route->layer_ns[i] / sum * (double)length;
+		while (at < length && (double)at + 0.5 <= cells)
 			to[at++] = letter[i];
 	}
-	while (at < BAR)
+	while (at < length)
 		to[at++] = '.';
-	to[BAR] = 0;
+	to[length] = 0;
 }
 
 void rut_cli_live_requests_print_legend(const struct rut_live_requests *r, struct rut_buf *out)
@@ -79,7 +84,7 @@ static void add_duration(struct rut_table *t, uint64_t ns)
 }
 
 static void add_route(struct rut_table *t, const struct rut_live_requests *r,
-		      const struct rut_live_route *route)
+		      const struct rut_live_route *route, bool narrow)
 {
 	char text[BAR + 1];
 
@@ -88,10 +93,11 @@ static void add_route(struct rut_table *t, const struct rut_live_requests *r,
 	rut_table_addf(t, "%" PRIu64, route->errors);
 	add_duration(t, rut_cli_live_route_quantile(route, 0.5));
 	add_duration(t, rut_cli_live_route_quantile(route, 0.95));
-	add_duration(t, rut_cli_live_route_quantile(route, 0.99));
+	if (!narrow)
+		add_duration(t, rut_cli_live_route_quantile(route, 0.99));
 	add_duration(t, (uint64_t)route->stat.max);
 	add_duration(t, (uint64_t)route->stat.sum);
-	bar(r, route, text);
+	bar(r, route, narrow ? BAR_NARROW : BAR, text);
 	rut_table_add(t, text);
 	rut_table_add(t, route->name);
 }
@@ -103,14 +109,20 @@ size_t rut_cli_live_requests_print_routes(const struct rut_live_requests *r,
 	size_t n, end;
 	_cleanup_free_ struct rut_live_route **list =
 		rut_cli_live_requests_routes(r, o->sort, o->reverse, o->filter, &n);
+	struct rut_table_column columns[sizeof(route_columns) / sizeof(*route_columns)];
+	bool narrow = o->width && o->width < NARROW;
 	struct rut_table t;
+	size_t used = 0;
 
 	if (!list)
 		return 0;
-	rut_table_init(&t, route_columns, sizeof(route_columns) / sizeof(*route_columns));
+	for (size_t i = 0; i < sizeof(columns) / sizeof(*columns); i++)
+		if (!narrow || i != P99_COLUMN)
+			columns[used++] = route_columns[i];
+	rut_table_init(&t, columns, used);
 	end = o->limit && o->skip + o->limit < n ? o->skip + o->limit : n;
 	for (size_t i = o->skip; i < end; i++)
-		add_route(&t, r, list[i]);
+		add_route(&t, r, list[i], narrow);
 	rut_table_render(&t, out, o->width);
 	rut_table_fini(&t);
 	return n;

@@ -16,14 +16,15 @@ static const char help_text[] =
 	"  q        quit                     space, p  pause and go on\n"
 	"  s, S     sort by the next column, the one before\n"
 	"  i        reverse the order        r         reset: count from zero\n"
-	"  Enter    open a route: layers, queries, its slowest requests; Backspace returns\n"
-	"  t        record two seconds: the requests of the route under the cursor, one by one\n"
-	"  x        explain the requests that run, and the slowest of the route in two seconds\n"
+	"  Enter    open a route: its layers, its queries, its slowest requests\n"
+	"  t        record two seconds: requests of the route, slowest first, their parts\n"
+	"  x        explain what runs now, and why the slowest of two seconds was slow\n"
+	"  Backspace, Esc     go back to the routes\n"
 	"  /        show only routes with this text (Enter; Esc shows all)\n"
 	"  arrows, Page Up, Page Down, Home, End     choose a route, scroll\n"
 	"  h, ?     this help\n"
 	"\n"
-	"  SPENT IN has a letter for each twentieth of a route's time in a layer.\n"
+	"  SPENT IN is the route's time: its letters are layers, as the last line says.\n"
 	"\n"
 	"  Any key returns.\n";
 
@@ -35,11 +36,15 @@ static void bottom(const struct rut_requests_screen *s, const struct rut_live_re
 	if (s->pager.typing) {
 		rut_buf_printf(&text, " filter: %s_", s->pager.filter);
 	} else {
-		rut_buf_puts(&text,
-			     s->open[0] || s->page.len
-				     ? " Backspace return  t trace  x explain  q quit  h help   "
-				     : " q quit  p pause  s sort  Enter opens  t trace  x explain  "
-				       "/ filter  h help   ");
+		bool page = s->open[0] || s->page.len;
+
+		rut_buf_puts(&text, page ? " Backspace goes back" : " q quit  h help  Enter opens");
+		if (page)
+			rut_pager_position(&s->pager, &text);
+		rut_buf_puts(&text, "  t trace  x explain");
+		if (page)
+			rut_buf_puts(&text, "  q quit  h help");
+		rut_buf_puts(&text, "   ");
 		rut_cli_live_requests_print_legend(r, &text);
 	}
 	if (!text.failed)

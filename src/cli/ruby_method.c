@@ -11,6 +11,7 @@
 #include "cli/method_tree.h"
 #include "cli/trace_print.h"
 #include "cli/wake.h"
+#include "output/table.h"
 #include "output/text.h"
 
 static const uint64_t look_ns = UINT64_C(1000000000);
@@ -92,6 +93,30 @@ static void print_head(const struct rut_ruby_row *row, const char *method, struc
 	rut_buf_putc(out, '\n');
 }
 
+/* Where it is called, in all processes. */
+static void print_sites(const struct rut_rows *rows, size_t width, struct rut_buf *out)
+{
+	static const struct rut_table_column columns[] = {
+		{"CALLS"},
+		{"FROM", .min_width = 16, .grow = true, .left = true, .keep_right = true}};
+	struct rut_table table;
+
+	rut_table_init(&table, columns, sizeof(columns) / sizeof(*columns));
+	for (size_t i = 0; i < rows->count && i < CALLERS_MAX; i++) {
+		const struct rut_ruby_row *r = &rows->order[i]->r;
+
+		if (!r->calls)
+			continue;
+		rut_table_addf(&table, "%" PRIu64, r->calls);
+		if (r->path)
+			rut_table_addf(&table, "%s:%" PRIu32, r->path, r->line);
+		else
+			rut_table_add(&table, "(not known)");
+	}
+	rut_table_render(&table, out, width);
+	rut_table_fini(&table);
+}
+
 static int print_callers(const struct look *k, size_t width, struct rut_buf *out,
 			 struct rut_err *err)
 {
@@ -106,7 +131,7 @@ static int print_callers(const struct look *k, size_t width, struct rut_buf *out
 		rc = rut_err_set(err, ENOMEM, "out of memory");
 	if (rc >= 0) {
 		rut_buf_puts(out, "\nCalled from (one second)\n");
-		rut_cli_rows_print(&rows, out, width, 0, CALLERS_MAX, "");
+		print_sites(&rows, width, out);
 	}
 	rut_cli_rows_fini(&rows);
 	return rc;
@@ -163,47 +188,15 @@ static int show_lines(struct look *k, const char *method, struct rut_buf *out, s
 	return rc;
 }
 
-/* Breaks long lines at spaces; the screen would cut them. */
-static void wrap(const char *text, size_t width, struct rut_buf *out)
-{
-	static const char indent[] = "    ";
-
-	while (*text) {
-		size_t len = strcspn(text, "\n"), cut = len;
-
-		while (width > 20 && cut > width) {
-			size_t at = width;
-
-			while (at && text[at] != ' ')
-				at--;
-			if (!at)
-				break;
-			rut_buf_add(out, text, at);
-			rut_buf_printf(out, "\n%s", indent);
-			text += at + 1;
-			cut -= at + 1;
-			len = cut;
-		}
-		rut_buf_add(out, text, len);
-		rut_buf_putc(out, '\n');
-		text += len + (text[len] == '\n');
-	}
-}
-
-static int explain(const struct rut_live *l, const char *method, size_t width, struct rut_buf *out,
+static int explain(const struct rut_live *l, const char *method, struct rut_buf *out,
 		   struct rut_err *err)
 {
-	_cleanup_buf_ struct rut_buf text = RUT_BUF_INIT;
 	pid_t pid = l->child ? l->child : l->targets.count ? l->targets.pids[0] : 0;
-	int rc;
 
 	if (!pid)
 		return rut_err_set(err, ESRCH, "the process has ended");
 	rut_buf_putc(out, '\n');
-	rc = rut_cli_method_explain(pid, method, NULL, &text, err);
-	if (text.len && !text.failed)
-		wrap(text.data, width > 4 ? width - 4 : 0, out);
-	return rc;
+	return rut_cli_method_explain(pid, method, NULL, out, err);
 }
 
 int rut_cli_ruby_method(const struct rut_live *l, const struct rut_ruby_row *row,
@@ -219,7 +212,7 @@ int rut_cli_ruby_method(const struct rut_live *l, const struct rut_ruby_row *row
 		return rut_err_set(err, ENOMEM, "out of memory");
 	print_head(row, method.data, out);
 	if (look == RUT_METHOD_EXPLAIN)
-		rc = explain(l, method.data, width, out, err);
+		rc = explain(l, method.data, out, err);
 	else if (look == RUT_METHOD_LINES)
 		rc = show_lines(&k, method.data, out, err);
 	else

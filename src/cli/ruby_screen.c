@@ -40,8 +40,7 @@ static const char help_text[] =
 	"  arrows, Page Up, Page Down, Home, End     choose a row, scroll\n"
 	"  Enter    open a method: its callers, and what it calls, as a tree with times\n"
 	"  t        trace it for a second: calls with their arguments; Backspace returns\n"
-	"  x        record for two seconds with what the kernel does, and explain its slowest "
-	"call\n"
+	"  x        record two seconds with the kernel's events, explain the slowest call\n"
 	"  m, M     next mode, the one before\n"
 	"  1 ... 6  calls, time, objects-total, objects, arrays, strings\n"
 	"  a        the application only, or all files\n"
@@ -164,23 +163,28 @@ static void draw_status(struct rut_live *l, size_t columns)
 		rut_pager_bar(0, text.data, columns);
 }
 
+static void show_page_keys(const struct rut_pager *p, struct rut_buf *out)
+{
+	rut_buf_puts(out, " Backspace goes back");
+	rut_pager_position(p, out);
+	rut_buf_puts(out, "  q quit  h help");
+}
+
 static void draw_bottom(const struct screen *s, size_t y, size_t columns)
 {
 	_cleanup_buf_ struct rut_buf text = RUT_BUF_INIT;
 	const struct rut_pager *p = &s->pager;
 
 	if (s->page.len)
-		rut_buf_puts(&text, " Backspace return  q quit  h help");
+		show_page_keys(&s->pager, &text);
 	else if (p->typing)
 		rut_buf_printf(&text, " filter: %s_", p->filter);
 	else if (p->filter[0])
 		rut_buf_printf(&text, " rows with '%s'   /filter  q quit  h help", p->filter);
 	else
-		rut_buf_puts(
-			&text,
-			" q quit  p pause  s sort  Enter opens  t trace  x explain  r reset  / "
-			"filter  m mode  "
-			"a app/all  h help");
+		rut_buf_puts(&text,
+			     " q quit  h help  Enter opens  t trace  x explain  s sort  / filter  "
+			     "p pause  m mode  r reset  a app/all");
 	if (!text.failed)
 		rut_pager_bar(y, text.data, columns);
 }

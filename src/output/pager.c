@@ -101,14 +101,29 @@ void rut_pager_cursor(const char *text, size_t line, size_t y, size_t columns)
 
 void rut_pager_page(struct rut_pager *p, const char *text, size_t height, size_t columns)
 {
-	size_t lines = 0, page = height > 2 ? height - 2 : 1;
+	_cleanup_buf_ struct rut_buf wrapped = RUT_BUF_INIT;
 
+	rut_text_wrap(&wrapped, text, columns);
+	if (wrapped.failed)
+		return;
+	text = wrapped.data ? wrapped.data : "";
+	p->shown = height > 2 ? height - 2 : 1;
+	p->lines = 0;
 	for (const char *c = text; *c; c++)
-		lines += *c == '\n';
-	rut_pager_bound(p, lines, page);
+		p->lines += *c == '\n';
+	rut_pager_bound(p, p->lines, p->shown);
 	for (size_t skip = p->skip; skip && *text; skip--)
 		text = next_line(text);
 	rut_pager_lines(text, 1, height - 1, columns, !p->skip);
+}
+
+void rut_pager_position(const struct rut_pager *p, struct rut_buf *out)
+{
+	size_t last = p->skip + p->shown;
+
+	if (p->lines > p->shown)
+		rut_buf_printf(out, "  arrows scroll (%zu-%zu of %zu)", p->skip + 1,
+			       last < p->lines ? last : p->lines, p->lines);
 }
 
 /* The next drawing keeps the cursor within the table. */

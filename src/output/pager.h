@@ -10,9 +10,13 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+struct rut_buf;
+
 struct rut_pager {
 	size_t skip;	  /* lines scrolled away */
 	size_t cursor;	  /* the row that is chosen, of those that the filter shows */
+	size_t lines;	  /* of the page that was drawn last, as wrapped */
+	size_t shown;	  /* of these, on the screen at once */
 	char filter[128]; /* UTF-8 */
 	bool typing;	  /* the filter: keys are its text */
 	bool help;	  /* until the next key */
@@ -36,8 +40,14 @@ void rut_pager_bound_cursor(struct rut_pager *p, size_t rows, size_t page);
 /* Draws line `line` of `text` reversed at `y`: the cursor in a table that was drawn. */
 void rut_pager_cursor(const char *text, size_t line, size_t y, size_t columns);
 
-/* Draws a page of text that scrolls between the bars of a screen of `height` lines. */
+/*
+ * Draws a page of text that scrolls between the bars of a screen of `height` lines. Lines that are
+ * wider than the screen are broken at spaces; what follows is indented more than they are.
+ */
 void rut_pager_page(struct rut_pager *p, const char *text, size_t height, size_t columns);
+
+/* Appends which lines of the page are shown, unless all are, and the keys that show the others. */
+void rut_pager_position(const struct rut_pager *p, struct rut_buf *out);
 
 /* Arrows, 'j', 'k', Home, End, Page Up and Page Down move the cursor. False: another key. */
 bool rut_pager_cursor_key(struct rut_pager *p, int key, size_t page);

@@ -89,6 +89,8 @@ static void lay_out(const struct rut_table *t, size_t *widths, size_t rows, size
 		return;
 	if (total > width)
 		shrink(t, widths, total - width);
+	if (width > RUT_TABLE_STRETCH)
+		width = RUT_TABLE_STRETCH;
 	for (size_t c = 0; c < t->column_count && total < width; c++) {
 		if (t->columns[c].grow) {
 			widths[c] += width - total;

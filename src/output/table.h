@@ -38,6 +38,8 @@ void rut_table_addf(struct rut_table *t, const char *fmt, ...)
  * 4 KiB would widen its column in every line.
  */
 #define RUT_TABLE_CELL_MAX 200
+/* Columns that grow fill the screen up to this width: cells of a row stay near each other. */
+#define RUT_TABLE_STRETCH 100
 void rut_table_render(const struct rut_table *t, struct rut_buf *out, size_t width);
 
 #endif

@@ -146,6 +146,67 @@ size_t rut_text_width(const char *s)
 	return clean(NULL, s);
 }
 
+/* How many of the `len` bytes at `s` fit into `width` columns. */
+static size_t prefix(const char *s, size_t len, size_t width)
+{
+	size_t at = 0, columns = 0, used;
+	char out[12];
+
+	while (at < len) {
+		columns += clean_char(s + at, strnlen(s + at, 4), &used, out);
+		if (columns > width)
+			break;
+		at += used;
+	}
+	return at < len ? at : len;
+}
+
+/* One line of `len` bytes, which has no line break. */
+static void wrap_line(struct rut_buf *b, const char *s, size_t len, size_t width)
+{
+	size_t indent = strspn(s, " "), room = width;
+
+	if (indent > width / 2)
+		indent = width / 2;
+	for (;;) {
+		size_t cut = prefix(s, len, room), at = cut;
+
+		while (cut < len && at && s[at] != ' ')
+			at--;
+		/* Nothing but the indentation before it: a word that is too long is broken. */
+		if (at <= strspn(s, " "))
+			at = cut;
+		rut_buf_add(b, s, at);
+		rut_buf_putc(b, '\n');
+		s += at;
+		len -= at;
+		while (len && *s == ' ') {
+			s++;
+			len--;
+		}
+		if (!len || !at)
+			return;
+		for (size_t i = 0; i < indent + 2; i++)
+			rut_buf_putc(b, ' ');
+		room = width > indent + 2 ? width - indent - 2 : 1;
+	}
+}
+
+void rut_text_wrap(struct rut_buf *b, const char *s, size_t width)
+{
+	while (*s) {
+		size_t len = strcspn(s, "\n");
+
+		if (prefix(s, len, width) < len) {
+			wrap_line(b, s, len, width);
+		} else {
+			rut_buf_add(b, s, len);
+			rut_buf_putc(b, '\n');
+		}
+		s += len + (s[len] == '\n');
+	}
+}
+
 static void add_spaces(struct rut_buf *b, size_t n)
 {
 	rut_buf_fill(b, ' ', n);

@@ -32,6 +32,12 @@ void rut_text_add_lines(struct rut_buf *b, const char *s);
 /* Columns that rut_text_add() would take. */
 size_t rut_text_width(const char *s);
 
+/*
+ * Appends lines as they are, but those that take more than `width` columns broken at spaces, or in
+ * a word that is wider. What follows is indented by two columns more than the line is.
+ */
+void rut_text_wrap(struct rut_buf *b, const char *s, size_t width);
+
 enum {
 	RUT_TEXT_RIGHT = 1,	 /* pad on the left */
 	RUT_TEXT_KEEP_RIGHT = 2, /* what is too long loses its left end, not its right one */

@@ -188,23 +188,36 @@ static void packet(struct rut_tracer *t, struct rut_tracee *p, const unsigned ch
 	p->request_fiber = r.fiber;
 }
 
+/* What a finished packet takes, as it says. The process may change it at any time: it is read once.
+ */
+static uint64_t packet_bytes(const struct rut_ring *ring, const unsigned char *packet)
+{
+	const struct rut_packet *head = (const struct rut_packet *)packet;
+	uint64_t bytes = __atomic_load_n(&head->content_size, __ATOMIC_RELAXED) / 8;
+
+	return bytes < sizeof(*head) || bytes > ring->subbuf_size ? ring->subbuf_size : bytes;
+}
+
 static void drain(struct rut_tracer *t, struct rut_tracee *p)
 {
 	const struct rut_ring *ring = rut_events_ring(p);
-	_cleanup_free_ unsigned char *copy = malloc(ring->subbuf_size);
 	uint64_t pos = __atomic_load_n(&ring->ctl->consumed, __ATOMIC_ACQUIRE), lost;
 	const unsigned char *next;
 	uint32_t n = 0;
 
-	if (!copy)
-		return;
 	rut_ring_flush(ring);
 	/* No more than it can hold: what it says of its positions may be untrue. */
 	while (n++ < ring->count && (next = rut_ring_next(ring, &pos))) {
-		memcpy(copy, next, ring->subbuf_size);
+		/* A round is short, so most of a sub-buffer is empty. */
+		uint64_t bytes = packet_bytes(ring, next);
+		_cleanup_free_ unsigned char *copy = malloc(bytes);
+
+		if (!copy)
+			return;
+		memcpy(copy, next, bytes);
 		pos += ring->subbuf_size;
 		rut_ring_release(ring, pos);
-		packet(t, p, copy, ring->subbuf_size);
+		packet(t, p, copy, bytes);
 	}
 	lost = __atomic_load_n(&ring->ctl->lost, __ATOMIC_RELAXED);
 	if (lost > p->lost_told) {

@@ -170,7 +170,9 @@ a_method_opens() {
   wait_gone 'Cart#total'
   keys Enter
   wait_for '^Shop.boot  /srv/shop/app.rb:7$'
-  wait_for '^Called from'
+  # By the line of the call, of both processes together.
+  wait_for '^CALLS FROM *$'
+  wait_for '^  600 /srv/shop/lib/cart.rb:12 *$'
   wait_for '^ +1 +8.00us +1.99us +8.00us +8.00us Shop.boot$'
   wait_for '^ +3 +6.01us +6.01us +2.00us +2.00us   Shop::Item#price$'
   grep -q "args: 0 .*inside: Shop.boot " log
@@ -179,6 +181,15 @@ a_method_opens() {
   wait_for 'Shop.boot'
   keys t
   wait_for 'Shop::Item#price\(qty=2\)'
+  # What does not fit is wrapped and can be scrolled to, also when the window is resized.
+  wait_for '^ Backspace goes back  q quit  h help *$'
+  tmux -S "$socket" resize-window -x 40 -y 8
+  wait_for 'arrows scroll [(]1-6'
+  lacks 'qty=3'
+  keys End
+  wait_for 'qty=3'
+  tmux -S "$socket" resize-window -x 90 -y 24
+  wait_for '^ Backspace goes back  q quit  h help *$'
   keys Escape
   wait_gone 'qty=2'
   keys q

@@ -421,12 +421,18 @@ the_screen_shows_requests() {
   trap 'tmux -S "$socket" kill-server 2>/dev/null || :; kill_started' EXIT
   t_wait pane 'requests after .* 1 process'
   t_wait pane_after_request 'GET /probe *$'
+  # Nor does a terminal of 80 columns cut names of routes.
+  tmux -S "$socket" resize-window -x 80 -y 24
+  t_wait pane '^REQ/S +COUNT +ERRORS +P50 +P95 +MAX +TIME +SPENT IN +ROUTE *$'
+  t_wait pane 'GET /probe *$'
+  tmux -S "$socket" resize-window -x 120 -y 20
+  t_wait pane ' P99 '
   # t and x record the route under the cursor for a moment, kernel included.
   "$RUTILE" doctor >doctor.out 2>&1 || :
   if [ "$(id -u)" = 0 ] && grep -q '^eBPF *ok' doctor.out; then
     tmux -S "$socket" send-keys t
     t_wait pane_after_request 'Slowest requests'
-    t_wait pane 'GET /probe *1*[0-9]'
+    t_wait pane '[0-9] [mu]?s  GET /probe'
     tmux -S "$socket" send-keys x
     t_wait pane_after_request 'This request took'
     tmux -S "$socket" send-keys BSpace

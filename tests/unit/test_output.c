@@ -174,6 +174,56 @@ static void test_long_names_lose_their_middle(void **state)
 	rut_table_fini(&t);
 }
 
+/* Cells of a row stay near each other on a wide screen. */
+static void test_tables_are_not_stretched_without_end(void **state)
+{
+	static const struct rut_table_column two[] = {{.title = "FILE", .grow = true},
+						      {.title = "N"}};
+	_cleanup_buf_ struct rut_buf b = RUT_BUF_INIT;
+	struct rut_table t;
+
+	(void)state;
+	rut_table_init(&t, two, 2);
+	rut_table_add(&t, "a.rb");
+	rut_table_add(&t, "1");
+	rut_table_render(&t, &b, 80);
+	assert_int_equal(strcspn(b.data, "\n"), 80);
+	rut_buf_clear(&b);
+	rut_table_render(&t, &b, 200);
+	assert_int_equal(strcspn(b.data, "\n"), RUT_TABLE_STRETCH);
+	rut_table_fini(&t);
+}
+
+static void test_wrapped_lines(void **state)
+{
+	static const struct {
+		const char *text;
+		size_t width;
+		const char *want;
+	} cases[] = {
+		{"one two three\n", 13, "one two three\n"},
+		{"one two three\n", 12, "one two\n  three\n"},
+		{"  one two three\n\nx", 9, "  one two\n    three\n\nx\n"},
+		{"    abcdefghij k\n", 8, "    abcd\n      ef\n      gh\n      ij\n      k\n"},
+		{"漢漢漢 漢\n", 6, "漢漢漢\n  漢\n"},
+		{"漢漢漢漢\n", 7, "漢漢漢\n  漢\n"},
+		{"table    \n", 5, "table\n"}, /* what was padded for a wider screen */
+		{"ab\n", 0, "\n"},
+		{"", 10, NULL},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		_cleanup_buf_ struct rut_buf b = RUT_BUF_INIT;
+
+		rut_text_wrap(&b, cases[i].text, cases[i].width);
+		if (cases[i].want)
+			assert_string_equal(b.data, cases[i].want);
+		else
+			assert_null(b.data);
+	}
+}
+
 static void test_jsonl_is_read_by_json_c(void **state)
 {
 	_cleanup_buf_ struct rut_buf b = RUT_BUF_INIT;
@@ -220,6 +270,8 @@ int main(void)
 		cmocka_unit_test(test_durations_have_three_digits),
 		cmocka_unit_test(test_tables_fit_the_width),
 		cmocka_unit_test(test_long_names_lose_their_middle),
+		cmocka_unit_test(test_tables_are_not_stretched_without_end),
+		cmocka_unit_test(test_wrapped_lines),
 		cmocka_unit_test(test_jsonl_is_read_by_json_c),
 	};
 
