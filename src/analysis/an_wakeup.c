@@ -122,6 +122,17 @@ static void add_text(struct rut_result *t, const char *s)
 		rut_an_result_empty(t);
 }
 
+/* How much of the path is unknown because switches are missing. */
+static int64_t hidden_ns(const struct rut_an_path *path)
+{
+	int64_t ns = 0;
+
+	for (size_t i = 0; i < path->n; i++)
+		if (path->segments[i].what == rut_an_hidden_switch)
+			ns += path->segments[i].end_ns - path->segments[i].begin_ns;
+	return ns;
+}
+
 static struct rut_result *path_table(struct chain *c, const struct rut_an_path *path,
 				     int64_t end_ns)
 {
@@ -271,6 +282,16 @@ static void report(struct rut_instance *inst, int64_t end_ns)
 			print_path(path_rows, run->conf, &run->out);
 		if (path->n && sums)
 			print_sums(sums, &run->out);
+		if (hidden_ns(path)) {
+			char us[40];
+
+			rut_an_fmt_us(us, sizeof(us), (double)hidden_ns(path));
+			rut_buf_printf(
+				&run->out,
+				"\nOf %s us the state is unknown: switches of the thread are "
+				"missing from the trace (lost, or hidden by the kernel).\n",
+				us);
+		}
 		if (c->waits.lossy)
 			rut_buf_printf(&run->out,
 				       "\nOf sleeps with more than %zu waits of other threads, "

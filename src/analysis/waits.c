@@ -16,6 +16,8 @@ const char *rut_an_segment_name(enum rut_segment_state s)
 	return names[s];
 }
 
+const char rut_an_hidden_switch[] = "hidden switch", rut_an_before_trace[] = "before the trace";
+
 static struct rut_waits_thread *find(const struct rut_waits *w, int64_t tid)
 {
 	return rut_ordered_get(&w->threads, (uint64_t)tid);
@@ -104,6 +106,18 @@ static void add(struct walk *k, const struct rut_segment *s)
 {
 	if (s->end_ns > s->begin_ns && !add_to(&k->path, s, true))
 		k->w->failed = true;
+}
+
+static void add_unknown(struct walk *k, struct rut_waits_thread *who, int64_t begin_ns,
+			int64_t end_ns, const char *why)
+{
+	const struct rut_segment s = {.who = who,
+				      .begin_ns = begin_ns,
+				      .end_ns = end_ns,
+				      .state = RUT_SEGMENT_UNKNOWN,
+				      .what = why};
+
+	add(k, &s);
 }
 
 static void add_plain(struct walk *k, struct rut_waits_thread *who, int64_t begin_ns,
@@ -203,6 +217,29 @@ static void add_sleep(struct walk *k, struct rut_waits_thread *t, const struct r
 	add(k, &s);
 }
 
+/*
+ * As add_wait(), of a wait of which an end was not seen. Before the wakeup it slept at last, and
+ * after it it waited for a CPU at first.
+ */
+static void add_hidden(struct walk *k, struct rut_waits_thread *t, const struct rut_wait *wait,
+		       int64_t out, int64_t hi, int depth)
+{
+	int64_t woken = wait->wake_ns;
+
+	if (woken == RUT_NO_TIME || woken <= out || woken >= hi) {
+		add_unknown(k, t, out, hi, rut_an_hidden_switch);
+		return;
+	}
+	if (wait->hidden_in)
+		add_unknown(k, t, woken, hi, rut_an_hidden_switch);
+	else
+		add_plain(k, t, woken, hi, RUT_SEGMENT_QUEUE, wait->after_tid);
+	if (wait->hidden_out)
+		add_unknown(k, t, out, woken, rut_an_hidden_switch);
+	else
+		add_sleep(k, t, wait, out, woken, depth);
+}
+
 /* What the thread did off the CPU from lo to hi, in this wait. */
 static void add_wait(struct walk *k, struct rut_waits_thread *t, const struct rut_wait *wait,
 		     int64_t lo, int64_t hi, int depth)
@@ -211,7 +248,11 @@ static void add_wait(struct walk *k, struct rut_waits_thread *t, const struct ru
 	int64_t woken = wait->wake_ns;
 
 	if (wait->out_ns == RUT_NO_TIME && woken == RUT_NO_TIME) {
-		add_plain(k, t, lo, hi, RUT_SEGMENT_UNKNOWN, 0);
+		add_unknown(k, t, lo, hi, rut_an_before_trace);
+		return;
+	}
+	if (wait->hidden_in || wait->hidden_out) {
+		add_hidden(k, t, wait, out, hi, depth);
 		return;
 	}
 	if (wait->preempted) {
@@ -238,7 +279,10 @@ static void walk(struct walk *k, struct rut_waits_thread *t, int64_t lo, int64_t
 		hi = wait->out_ns == RUT_NO_TIME ? lo : wait->out_ns;
 	}
 	/* Before its first wait it ran: it left a CPU then. Without any nothing is known. */
-	add_plain(k, t, lo, hi, t->n ? RUT_SEGMENT_RUNS : RUT_SEGMENT_UNKNOWN, 0);
+	if (t->hidden_first)
+		add_unknown(k, t, lo, hi, rut_an_hidden_switch);
+	else
+		add_plain(k, t, lo, hi, t->n ? RUT_SEGMENT_RUNS : RUT_SEGMENT_UNKNOWN, 0);
 }
 
 /* ---- What is kept ---- */
@@ -355,12 +399,46 @@ static void sweep(struct rut_waits *w, int64_t now_ns)
 
 /* ---- What happens ---- */
 
+/* It runs no longer, but was not seen to leave the CPU. NULL: no memory. */
+static struct rut_wait *left_unseen(struct rut_waits *w, struct rut_waits_thread *t)
+{
+	int64_t seen_ns = t->waits[t->n - 1].in_ns;
+	struct rut_wait *wait = append(w, t);
+
+	t->running = false;
+	if (!wait)
+		return NULL;
+	wait->out_ns = seen_ns;
+	wait->hidden_out = true;
+	return wait;
+}
+
+/* What came to this CPU last is not what leaves it: it has left before. */
+static void leave_gap(struct rut_waits *w, const struct rut_hook_switch *h)
+{
+	const struct rut_thread *gone = rut_an_state_thread(w->st, h->gap_tid);
+	struct rut_waits_thread *t = find(w, h->gap_tid);
+
+	/* Unless it runs elsewhere by now. */
+	if (t && t->running && t->n && !(gone && gone->running))
+		left_unseen(w, t);
+}
+
 static void leave(struct rut_waits *w, const struct rut_hook_switch *h)
 {
 	struct rut_waits_thread *t = get(w, h->prev_tid, h->prev_comm);
 	const struct rut_thread *th = h->prev;
-	struct rut_wait *wait = t ? append(w, t) : NULL;
+	struct rut_wait *wait;
 	const struct rut_fd *f = NULL;
+
+	/* It has come here unseen, from another CPU. */
+	if (t && t->running && (t->cpu != h->cpu || h->gap_tid >= 0))
+		left_unseen(w, t);
+	if (t && t->n)
+		t->waits[t->n - 1].hidden_in = t->waits[t->n - 1].in_ns == RUT_NO_TIME;
+	else if (t)
+		t->hidden_first = h->gap_tid >= 0;
+	wait = t ? append(w, t) : NULL;
 
 	if (!wait)
 		return;
@@ -379,12 +457,14 @@ static void enter(struct rut_waits *w, const struct rut_hook_switch *h)
 	struct rut_waits_thread *t = get(w, h->next_tid, h->next_comm);
 	struct rut_wait *wait = t && t->n ? &t->waits[t->n - 1] : NULL;
 
-	/* It came from before the trace, or its leaving was lost. */
-	if (t && (!wait || wait->in_ns != RUT_NO_TIME))
+	if (t && !wait) /* it came from before the trace */
 		wait = append(w, t);
+	else if (wait && wait->in_ns != RUT_NO_TIME)
+		wait = left_unseen(w, t);
 	if (!wait)
 		return;
 	t->running = true;
+	t->cpu = h->cpu;
 	wait->in_ns = h->ts_ns;
 	wait->after_tid = (int32_t)h->prev_tid;
 	if (h->wakeup_ns != RUT_NO_TIME && h->next->wake.ns == h->wakeup_ns)
@@ -395,6 +475,8 @@ static void enter(struct rut_waits *w, const struct rut_hook_switch *h)
 
 void rut_an_waits_on_switch(struct rut_waits *w, const struct rut_hook_switch *h)
 {
+	if (h->gap_tid > 0)
+		leave_gap(w, h);
 	if (h->prev_tid)
 		leave(w, h);
 	if (h->next_tid)

@@ -9,6 +9,12 @@
  * disk, the network or another interrupt ended is theirs. So the segments cover the interval
  * without gaps or overlaps.
  *
+ * Switches may be missing: lost, or hidden from tracers by the kernel. A CPU then goes on with
+ * another thread than the one that came to it last, a thread leaves a CPU to which it has not come,
+ * or comes to one that it has not left. The time in which that happened is unknown, and is said to
+ * be so; what is known of it besides (a wakeup) bounds it. Missing switches that cancel each other
+ * out leave no trace.
+ *
  * Memory does not grow with the trace. When many waits are kept, the path is walked up to the time
  * at which its thread ran last: no later event changes it, and no wait before that time is needed
  * any more. Only a sleep of that thread with more than RUT_WAITS_MAX waits of others in it loses
@@ -23,16 +29,21 @@
 /* A thread's time off the CPU, up to when it runs again. */
 struct rut_wait {
 	int64_t out_ns;	  /* when it left the CPU; RUT_NO_TIME: before the trace */
-	int64_t in_ns;	  /* when it came to a CPU again; RUT_NO_TIME: it has not */
+	int64_t in_ns;	  /* when it came to a CPU again; RUT_NO_TIME: it has not, or unseen */
 	int64_t wake_ns;  /* RUT_NO_TIME: not woken yet, or preempted */
 	const char *what; /* of what woke it, as in struct rut_wake */
 	const struct rut_syscall_info *call; /* in which it slept; NULL: in none, or unknown */
-	const char *file;  /* that this call was about: path, peer; interned; NULL: none */
-	int32_t by_tid;	   /* preempted: what took the CPU; 0: the idle thread, or unknown */
-	int32_t after_tid; /* what left the CPU on which it came to run; 0: nothing, or unknown */
-	int32_t wake_tid;  /* as in struct rut_wake */
-	uint8_t wake_kind; /* enum rut_wake_kind */
-	bool preempted;	   /* it could have run on: nothing needed to wake it */
+	const char *file;   /* that this call was about: path, peer; interned; NULL: none */
+	int32_t by_tid;	    /* preempted: what took the CPU; 0: the idle thread, or unknown */
+	int32_t after_tid;  /* what left the CPU on which it came to run; 0: nothing, or unknown */
+	int32_t wake_tid;   /* as in struct rut_wake */
+	uint8_t wake_kind;  /* enum rut_wake_kind */
+	bool preempted : 1; /* it could have run on: nothing needed to wake it */
+	/* Switches are missing. It left the CPU at some time after out_ns, when it was seen last:
+	 */
+	bool hidden_out : 1;
+	/* and it came to one at some time before the next wait. */
+	bool hidden_in : 1;
 };
 _Static_assert(sizeof(struct rut_wait) <= 64, "there are many");
 
@@ -41,8 +52,10 @@ struct rut_waits_thread {
 	const char *comm;	/* the last that is known; interned by the state */
 	struct rut_wait *waits; /* owned, in order of time */
 	uint32_t n, cap;
+	int cpu; /* that it came to last */
 	bool is_init, running;
-	bool kept; /* a segment refers to it */
+	bool hidden_first; /* before its first wait it came to a CPU unseen */
+	bool kept;	   /* a segment refers to it */
 };
 
 enum rut_segment_state {
@@ -89,6 +102,9 @@ struct rut_waits {
 	int64_t lost_ns; /* the last time up to which that happened */
 	bool failed;	 /* out of memory */
 };
+
+/* `what` of unknown segments: why. */
+extern const char rut_an_hidden_switch[], rut_an_before_trace[];
 
 /* "runs", "waits for a CPU", "preempted", "timer" ... */
 const char *rut_an_segment_name(enum rut_segment_state s);

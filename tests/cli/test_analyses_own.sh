@@ -69,6 +69,114 @@ ends = [s.split()[0].split("-") for s in got]
 assert all(a[1] == b[0] for a, b in zip(ends, ends[1:])), "gaps"' "$@" <mi
 }
 
+# Switches that the trace does not have: 10 -> 20 before 3 us, and 30 -> 10 before 9 us. When these happened nobody
+# knows, and so it is said; the parts still cover all.
+missing_switches_are_unknown_time() {
+  { SW 1_000 0 0 0 10
+    SW 3_000 0 20 1 30
+    WAKE 4_000 0 10
+    SW 5_000 0 30 0 10
+    SW 6_000 0 10 1 30
+    WAKE 7_000 0 10
+    SW 9_000 0 10 1 30
+    SW 10_000 0 30 1 0; } | mk
+  path 10 '1000-4000 10 unknown hidden switch - -' '4000-5000 10 waits for a CPU - - 30' '5000-6000 10 runs - - -' \
+    '6000-7000 30 unknown hidden switch - -' '7000-9000 10 unknown hidden switch - -' '9000-10000 10 sleeps - - -'
+  path 20 '1000-3000 20 unknown hidden switch - -' '3000-10000 20 sleeps - - -'
+  run wakeupchain 10 >out
+  grep -q '^Of 6.000 us the state is unknown: switches of the thread are missing' out
+  grep -q 'unknown (hidden switch)' out
+  run wakeupchain --mi 10 | json '
+assert rows("per-tid")[0][0]["tid"] == 10 and rows("per-tid")[0][-1]["value"] == 5000 and rows("per-tid")[1][-1]["value"] == 1000, rows("per-tid")
+assert sum(c["value"] for r in rows("per-tid") for c in r[1:]) == 9000'
+  # It comes to a CPU a second time, and has not left the first.
+  { SW 1_000 0 0 0 10
+    SW 2_000 1 0 0 20
+    SW 3_000 1 20 1 10
+    SW 4_000 1 10 1 0
+    SW 5_000 0 30 1 0; } | mk twice
+  mv trace once; mv twice trace
+  path 10 '1000-3000 10 unknown hidden switch - -' '3000-4000 10 runs - - -' '4000-5000 10 sleeps - - -'
+  # What was there before the trace is said, too.
+  { SW 1_000 1 0 0 20; SW 2_000 0 0 0 10; SW 3_000 0 10 1 0; } | mk before
+  rm -r trace; mv before trace
+  path 10 '1000-2000 10 unknown before the trace - -' '2000-3000 10 runs - - -'
+}
+
+# Random threads on three CPUs. Of their switches some are left out, no two in a row on a CPU: nothing that is said of
+# the path then, but that it is unknown, may be untrue, and the parts are as long as the whole.
+what_is_said_beside_missing_switches_is_true() {
+  cat >simulate.py <<'END'
+import random, subprocess, json, os, shutil, sys
+rutile, source = sys.argv[1:]
+def switch(now, cpu, prev, state, to):
+    return (f"{now} {cpu} sched_switch prev_comm=t{prev} prev_tid={prev} prev_prio=20 prev_state={state} "
+            f"next_comm=t{to} next_tid={to} next_prio=20")
+unknown = true = 0
+for seed in range(40):
+    r = random.Random(seed)
+    tids, cpus = list(range(10, 18)), range(3)
+    on, ready, asleep = {c: 0 for c in cpus}, tids[:4], tids[4:]
+    lines, ran, skipped, now = [], {t: [] for t in tids}, {c: False for c in cpus}, 1000
+    for step in range(150):
+        now += r.randrange(50, 500)
+        cpu = r.choice(cpus)
+        if asleep and on[cpu] and r.random() < 0.5:
+            t = asleep.pop(r.randrange(len(asleep)))
+            ready.append(t)
+            lines.append(f"{now} {cpu} sched_waking comm=t{t} tid={t} prio=20 target_cpu={cpu}")
+            continue
+        prev, to = on[cpu], ready.pop(r.randrange(len(ready))) if ready and r.random() < 0.8 else 0
+        if prev == to:
+            continue
+        state = r.randrange(2)
+        on[cpu] = to
+        if prev:
+            (asleep if state else ready).append(prev)
+            ran[prev][-1][1] = now
+        if to:
+            ran[to].append([now, None])
+        if step > 10 and not skipped[cpu] and r.random() < 0.2:
+            skipped[cpu] = True
+            continue
+        skipped[cpu] = False
+        lines.append(switch(now, cpu, prev, state, to))
+    # The last one of each CPU shows what ran there.
+    now += 1000
+    for cpu, prev in on.items():
+        lines.append(switch(now, cpu, prev, 1, 99))
+        if prev:
+            ran[prev][-1][1] = now
+    shutil.rmtree("trace", ignore_errors=True)
+    subprocess.run([sys.executable, source + "/tests/mktrace", "trace"], input="\n".join(lines), text=True, check=True)
+    for tid in tids:
+        out = subprocess.run([rutile, "wakeupchain", "--mi", "--skip-validation", "--no-intersection", str(tid), "trace"],
+                             capture_output=True, check=True).stdout
+        tables = {t["class"]: t for t in json.loads(out)["results"]}
+        if "path" not in tables: # of this thread nothing is known
+            continue
+        path, whole = tables["path"]["data"], tables["path"]["time-range"]
+        length = whole["end"]["value"] - whole["begin"]["value"]
+        assert sum(x[1]["value"] for x in path) == length, (seed, tid)
+        assert sum(c["value"] for x in tables["per-tid"]["data"] for c in x[1:]) == length, (seed, tid)
+        for x in path:
+            who, what = x[2]["tid"], x[3]["value"]
+            begin, end = x[0]["begin"]["value"], x[0]["end"]["value"]
+            inside = sum(max(0, min(b or now, end) - max(a, begin)) for a, b in ran[who])
+            if what == "unknown":
+                unknown += 1
+            elif what == "runs":
+                assert inside == end - begin, (seed, tid, x, ran[who])
+                true += 1
+            else:
+                assert inside == 0, (seed, tid, x, ran[who])
+                true += 1
+print(true, "true,", unknown, "unknown")
+assert true > 3000 and unknown > 300
+END
+  python3 simulate.py "$RUTILE" "$SRC"
+}
+
 # Whoever is interrupted has nothing to do with it: a thread in user code (20), a call (30) and an idle CPU.
 an_interrupted_thread_wakes_nobody() {
   { SW 1_000 0 0 0 10
@@ -91,7 +199,7 @@ an_interrupted_thread_wakes_nobody() {
   path 10 '1000-2100 10 runs - - -' '2100-5000 10 timer nanosleep nanosleep -' '5000-5200 10 waits for a CPU - - 30' \
     '5200-5500 10 runs - - -' '5500-7000 10 timer nanosleep nanosleep -' '7000-7100 10 waits for a CPU - - 30' \
     '7100-7500 10 runs - - -' '7500-8000 10 timer poll poll -' '8000-8100 10 waits for a CPU - - -' '8100-8300 10 runs - - -'
-  path 30 '1000-2100 30 unknown - - -' '2100-5200 30 runs - - -' '5200-5500 30 preempted - - 10' '5500-7100 30 runs - - -' \
+  path 30 '1000-2100 30 unknown before the trace - -' '2100-5200 30 runs - - -' '5200-5500 30 preempted - - 10' '5500-7100 30 runs - - -' \
     '7100-8300 30 preempted - - 10'
 }
 
@@ -101,9 +209,9 @@ interrupts_are_causes_by_name() {
     SW 900 1 0 0 40
     SW 1_000 0 0 0 10
     echo "1_100 0 syscall_entry_openat filename=/data flags=0"; echo "1_200 0 syscall_exit_openat ret=3"
-    echo "1_300 1 block_rq_issue dev=8 sector=500 nr_sector=8 tid=40 rwbs=0"
+    echo "1_300 1 block_rq_issue dev=8 sector=500 nr_sector=8 tid=40 rwbs=4"
     echo "1_500 0 syscall_entry_read fd=3 count=8"
-    echo "1_600 0 block_rq_issue dev=8 sector=100 nr_sector=8 tid=10 rwbs=0"
+    echo "1_600 0 block_rq_issue dev=8 sector=100 nr_sector=8 tid=10 rwbs=4"
     SW 1_700 0 10 2 20
     echo "2_900 0 syscall_entry_getpid"
     echo "3_000 0 irq_handler_entry irq=30 name=ahci"
@@ -134,7 +242,7 @@ interrupts_are_causes_by_name() {
     WAKE 8_200 0 10
     SW 8_300 0 20 0 10
     echo "9_000 0 tick n=1"; } | mk
-  path 10 '100-1000 10 unknown - - -' '1000-1700 10 runs - - -' '1700-3200 10 disk sda read 40' '3200-3400 10 waits for a CPU - - 20' \
+  path 10 '100-1000 10 unknown before the trace - -' '1000-1700 10 runs - - -' '1700-3200 10 disk sda read 40' '3200-3400 10 waits for a CPU - - 20' \
     '3400-4000 10 runs - - -' '4000-5100 10 network 10.0.0.9:80 recvfrom -' '5100-5300 10 waits for a CPU - - 20' \
     '5300-6000 10 runs - - -' '6000-7000 10 interrupt acpi ppoll -' '7000-7200 10 waits for a CPU - - 20' \
     '7200-8000 10 runs - - -' '8000-8200 10 user i8042 - -' '8200-8300 10 waits for a CPU - - 20' '8300-9000 10 runs - - -'
@@ -338,7 +446,7 @@ waits_off_the_cpus() {
     echo "130 0 lttng_statedump_file_descriptor pid=10 fd=5 flags=0 fmode=0 filename=pipe:[8]"
     SW 1_000 0 0 0 10; SW 1_000 1 0 0 20
     echo "1_100 1 syscall_entry_getpid"; echo "1_101 1 syscall_exit_getpid ret=20"
-    echo "1_400 0 syscall_entry_read fd=3 count=8"; echo "1_500 0 block_rq_issue dev=8 sector=1 nr_sector=8 tid=10 rwbs=0"
+    echo "1_400 0 syscall_entry_read fd=3 count=8"; echo "1_500 0 block_rq_issue dev=8 sector=1 nr_sector=8 tid=10 rwbs=4"
     SW 2_000 0 10 2 0; echo "2_900 0 irq_handler_entry irq=5 name=ahci"
     echo "2_950 0 block_rq_complete dev=8 sector=1 nr_sector=8"; WAKE 3_000 0 10
     echo "3_050 0 irq_handler_exit irq=5 ret=1"; SW 3_100 0 0 0 10; echo "3_200 0 syscall_exit_read ret=8"
@@ -374,7 +482,7 @@ assert total["disk"] == 1000 and total["run queue"] == 900, total'
 requests_of_periods() {
   { SW 1_000 0 0 0 10; SW 1_000 1 0 0 20
     echo "1_100 0 syscall_entry_accept4 fd=3"; echo "1_200 0 syscall_exit_accept4 ret=4"
-    echo "1_500 0 syscall_entry_read fd=9 count=8"; echo "1_600 0 block_rq_issue dev=8 sector=1 nr_sector=8 tid=10 rwbs=0"
+    echo "1_500 0 syscall_entry_read fd=9 count=8"; echo "1_600 0 block_rq_issue dev=8 sector=1 nr_sector=8 tid=10 rwbs=4"
     SW 2_000 0 10 2 30; WAKE 4_000 0 10; SW 4_500 0 30 0 10; echo "4_600 0 syscall_exit_read ret=8"
     SW 5_000 0 10 0 30; SW 9_000 0 30 1 10
     echo "9_500 0 syscall_entry_close fd=4"; echo "9_600 0 syscall_exit_close ret=0"
@@ -464,7 +572,7 @@ numbers_over_time() {
       echo "1_${i}00_000_000 0 syscall_entry_read fd=3 count=8"; echo "1_${i}00_010_000 0 syscall_exit_read ret=100"
     done
     echo "1_500_000_000 0 syscall_entry_read fd=3 count=8"; echo "1_500_010_000 0 syscall_exit_read ret=-11"
-    echo "1_600_000_000 0 block_rq_issue dev=8 sector=1 nr_sector=8 tid=10 rwbs=0"
+    echo "1_600_000_000 0 block_rq_issue dev=8 sector=1 nr_sector=8 tid=10 rwbs=4"
     echo "1_800_000_000 0 block_rq_complete dev=8 sector=1 nr_sector=8"
     SW 2_000_000_000 0 10 1 0
     SW 2_900_000_000 0 0 0 20
@@ -912,6 +1020,8 @@ t_case "--by puts threads together" threads_are_put_together
 t_case "changes" changes_are_found
 t_case "diff" two_traces_are_compared
 t_case "wakeupchain" the_critical_path_goes_through_who_woke
+t_case "wakeupchain says where switches are missing" missing_switches_are_unknown_time
+t_case "wakeupchain says nothing untrue beside missing switches" what_is_said_beside_missing_switches_is_true
 t_case "wakeupchain: an interrupted thread wakes no thread" an_interrupted_thread_wakes_nobody
 t_case "wakeupchain: interrupts are causes, by name" interrupts_are_causes_by_name
 t_case "wakeupchain continues through the loopback device" the_path_goes_through_loopback

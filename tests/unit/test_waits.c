@@ -84,6 +84,7 @@ static void change(struct world *w, unsigned int cpu)
 		.ts_ns = w->ns,
 		.prev_tid = prev->tid,
 		.next_tid = t->tid,
+		.gap_tid = -1,
 		.prev_state = any(3) != 0,
 		.prev_comm = prev->comm,
 		.next_comm = t->comm,
