@@ -143,9 +143,21 @@ static void on_close(void *arg, const void *data)
 	sample(p, h->ts_ns - f->base.begin_ns, p->now);
 }
 
+/* A row has the last name of its thread. */
+static void on_name(void *arg, const void *data)
+{
+	const struct rut_hook_thread *h = data;
+	struct fdtop *f = arg;
+	struct proc_stats *row = rut_ordered_get(&f->procs, h->thread->serial);
+
+	if (row)
+		row->comm = h->thread->comm;
+}
+
 static const struct rut_analysis_hook hooks[] = {
 	{RUT_HOOK_FD_CREATE, on_create},
 	{RUT_HOOK_FD_CLOSE, on_close},
+	{RUT_HOOK_NAME, on_name},
 	{0, NULL},
 };
 

@@ -120,7 +120,6 @@ static struct futex_stats *get_futex(struct futexes *f, const struct rut_thread 
 		s->is_init = true;
 		s->pid = pid;
 		s->address = address;
-		s->comm = t->comm;
 		(void)rut_an_stat_init(&s->slept, rut_an_stat_keep(f->base.run->conf));
 	}
 	return s;
@@ -159,11 +158,16 @@ static void on_return(void *arg, const void *data)
 	fs = get_futex(f, h->thread, s->address);
 	if (!fs)
 		return;
+	fs->comm = rut_an_state_leader(&f->base.run->engine->state, h->thread)->comm;
 	if (is_wake(s->op)) {
 		fs->wakes++;
 		fs->woken += h->ret > 0 ? (uint64_t)h->ret : 0;
 	}
 	if (!is_wait(s->op))
+		return;
+	if (f->base.run->conf->by)
+		s = get_tid(f, rut_an_run_row(f->base.run, h->thread));
+	if (!s)
 		return;
 	s->waits++;
 	fs->waits++;
@@ -175,7 +179,22 @@ static void on_return(void *arg, const void *data)
 	rut_stat_add(&fs->slept, h->duration_ns);
 }
 
-static const struct rut_analysis_hook hooks[] = {{RUT_HOOK_SYSCALL_EXIT, on_return}, {0, NULL}};
+/* A row has the last name of its thread. */
+static void on_name(void *arg, const void *data)
+{
+	const struct rut_hook_thread *h = data;
+	struct futexes *f = arg;
+	struct tid_stats *row = rut_ordered_get(&f->tids, (uint64_t)h->thread->tid);
+
+	if (row)
+		row->comm = h->thread->comm;
+}
+
+static const struct rut_analysis_hook hooks[] = {
+	{RUT_HOOK_SYSCALL_EXIT, on_return},
+	{RUT_HOOK_NAME, on_name},
+	{0, NULL},
+};
 static const struct rut_analysis_event events[] = {
 	{"syscall_entry_futex", {"uaddr", "op"}, on_entry},
 	{"sys_futex", {"uaddr", "op"}, on_entry},
@@ -217,10 +236,12 @@ static struct rut_result *futex_table(struct futexes *f, int64_t end_ns)
 
 	for (size_t i = 0; t && list && i < f->futexes.n; i++) {
 		const struct futex_stats *s = list[i];
+		const struct rut_thread *p;
 
 		if (limit > 0 && (int64_t)i >= limit)
 			break;
-		rut_an_result_process(t, s->comm, s->pid, RUT_LAMI_NONE);
+		p = rut_an_state_thread(&f->base.run->engine->state, s->pid);
+		rut_an_result_process(t, p && *p->comm ? p->comm : s->comm, s->pid, RUT_LAMI_NONE);
 		rut_an_result_add(
 			t, (struct rut_cell){.type = RUT_LAMI_STRING,
 					     .str = rut_an_result_strf(
@@ -291,7 +312,7 @@ static void print_tids(const struct rut_result *t, struct rut_buf *out)
 	for (size_t i = 0; i < rut_result_rows(t); i++) {
 		const struct rut_cell *row = rut_result_row(t, i);
 
-		snprintf(who, sizeof(who), "%.40s (%lld)", row[0].str, (long long)row[0].j);
+		rut_an_fmt_process(who, sizeof(who), &row[0]);
 		snprintf(waits, sizeof(waits), "%lld", (long long)row[1].i);
 		snprintf(contended, sizeof(contended), "%lld", (long long)row[2].i);
 		for (int k = 0; k < 3; k++)
@@ -312,7 +333,7 @@ static void report(struct rut_instance *inst, int64_t end_ns)
 	for (size_t i = 0; pct && i < f->tids.n; i++) {
 		const struct tid_stats *s = f->tids.items[i];
 
-		snprintf(what, sizeof(what), "%.40s (%lld)", s->comm, (long long)s->tid);
+		rut_an_fmt_thread(what, sizeof(what), s->comm, s->tid);
 		rut_an_percentiles_add(pct, what, &s->slept);
 	}
 	if (run->conf->mi) {

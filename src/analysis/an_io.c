@@ -397,10 +397,12 @@ static void on_io_exit(void *arg, const void *data)
 	const struct rut_io_rq *rq = h->rq;
 	struct rut_io *io = arg;
 	const struct rut_conf *c = io->base.run->conf;
+	const struct rut_thread *row;
 	struct rut_io_proc *p, *leader;
 	struct rut_io_fd *fds[2] = {NULL, NULL};
 
-	p = get_proc(io, h->thread);
+	row = rut_an_run_row(io->base.run, h->thread);
+	p = get_proc(io, row);
 	leader = get_proc(io, h->parent);
 	if (!p || !leader)
 		return;
@@ -418,7 +420,7 @@ static void on_io_exit(void *arg, const void *data)
 		return;
 	count_request(io, p, h);
 	count_bytes(p, fds, rq);
-	p->comm = h->thread->comm;
+	p->comm = row->comm;
 	leader->comm = h->parent->comm;
 }
 
@@ -438,6 +440,35 @@ static struct rut_io_disk *get_disk(struct rut_io *io, int64_t dev, const char *
 	return d;
 }
 
+/* Workers of the kernel issue these: they are charged to the thread that put them into the queue.
+ */
+static void count_no_data(struct rut_io *io, const struct rut_hook_block *h, int64_t duration)
+{
+	int64_t tid = h->rq->owner_tid;
+	struct rut_thread *t = rut_an_state_thread(&io->base.run->engine->state, tid);
+	struct rut_io_no_data *r;
+	uint64_t key;
+
+	if (t) {
+		t = rut_an_run_row(io->base.run, t);
+		tid = t->tid;
+	}
+	key = rut_hash_u64((uint64_t)h->disk->dev) ^ (uint64_t)tid * 8 ^ h->rq->op;
+	r = rut_an_ordered_add(&io->no_data, key, sizeof(*r));
+	if (!r)
+		return;
+	r->dev = h->disk->dev;
+	r->disk = h->disk->name;
+	r->tid = tid;
+	r->comm = t ? t->comm : NULL;
+	r->op = h->rq->op;
+	r->requests++;
+	r->sectors += h->rq->nr_sector;
+	r->total_ns += duration;
+	if (duration > r->max_ns)
+		r->max_ns = duration;
+}
+
 static void on_block(void *arg, const void *data)
 {
 	const struct rut_hook_block *h = data;
@@ -451,8 +482,12 @@ static void on_block(void *arg, const void *data)
 	if (!rut_an_conf_cpu(c, h->cpu) || !rut_an_conf_thread(c, h->thread) ||
 	    (!h->thread && (c->n_tids || c->n_pids || c->n_procnames)))
 		return;
+	if (!rut_block_moves_data(h->rq->op)) {
+		count_no_data(io, h, duration);
+		return;
+	}
 	d = get_disk(io, h->disk->dev, h->disk->name);
-	p = h->thread ? get_proc(io, h->thread) : NULL;
+	p = h->thread ? get_proc(io, rut_an_run_row(io->base.run, h->thread)) : NULL;
 	if (d) {
 		d->requests++;
 		d->sectors += h->rq->nr_sector;
@@ -460,10 +495,10 @@ static void on_block(void *arg, const void *data)
 		if (passes_time(c, duration, true, bytes))
 			rut_stat_add(&d->latency, duration);
 	}
-	if (h->rq->write)
+	if (h->rq->op == RUT_BLOCK_WRITE)
 		bytes -= (int64_t)h->rq->dirtied_bytes;
 	if (p && bytes > 0)
-		p->block[h->rq->write] += bytes;
+		p->block[h->rq->op == RUT_BLOCK_WRITE] += bytes;
 }
 
 /* What reaches the disk later is the doing of the thread that changed the pages. */
@@ -477,7 +512,7 @@ static void on_dirtied(void *arg, const void *data)
 
 	if (!rut_an_conf_cpu(c, h->cpu) || !rut_an_conf_thread(c, h->thread))
 		return;
-	p = get_proc(io, h->thread);
+	p = get_proc(io, rut_an_run_row(io->base.run, h->thread));
 	if (p)
 		p->block[1] += (int64_t)h->bytes;
 	/* Names are interned; address and inode identify a file. */
@@ -513,6 +548,17 @@ static void on_net(void *arg, const void *data)
 	i->bytes[!h->received] += h->bytes;
 }
 
+/* A row has the last name of its thread. */
+static void on_name(void *arg, const void *data)
+{
+	const struct rut_hook_thread *h = data;
+	struct rut_io *io = arg;
+	struct rut_io_proc *row = rut_ordered_get(&io->procs, (uint64_t)h->thread->tid);
+
+	if (row)
+		row->comm = h->thread->comm;
+}
+
 static const struct rut_analysis_hook hooks[] = {
 	{RUT_HOOK_IO_EXIT, on_io_exit},
 	{RUT_HOOK_FD_CREATE, on_fd_create},
@@ -523,6 +569,7 @@ static const struct rut_analysis_hook hooks[] = {
 	{RUT_HOOK_BLOCK_DIRTIED, on_dirtied},
 	{RUT_HOOK_DISK, on_disk},
 	{RUT_HOOK_NET, on_net},
+	{RUT_HOOK_NAME, on_name},
 	{0, NULL},
 };
 
@@ -556,6 +603,7 @@ static void fini(struct rut_instance *inst)
 	rut_an_ordered_fini(&io->disks);
 	rut_an_ordered_fini(&io->ifaces);
 	rut_an_ordered_fini(&io->written);
+	rut_an_ordered_fini(&io->no_data);
 	for (int i = 0; i < RUT_IO_CATS; i++) {
 		rut_an_stat_fini(&io->latency[i]);
 		free(io->top[i].rows);
@@ -563,14 +611,26 @@ static void fini(struct rut_instance *inst)
 	free(io->log.rows);
 }
 
+/* Only the tables of bytes have rows of threads. */
+static int check(const struct rut_conf *c, struct rut_err *err)
+{
+	if (!c->by || (c->usage && !c->stats && !c->freq && !c->log && !c->top))
+		return 0;
+	return rut_err_set(err, EINVAL, "--by %s puts rows of threads together: only with --usage",
+			   c->by);
+}
+
 static const char *const tags[] = {
 	"linux-kernel", "lttng-analyses", "io", "syscall", "stats", "freq", "log", "top", NULL};
 static const struct rut_lami_class *const classes[] = {
-	&rut_an_class_percentiles, &rut_an_io_stats_class,   &rut_an_io_disk_class,
-	&rut_an_io_freq_class,	   &rut_an_io_top_class,     &rut_an_io_log_class,
-	&rut_an_io_proc_class,	   &rut_an_io_file_class,    &rut_an_io_block_class,
-	&rut_an_io_sector_class,   &rut_an_io_request_class, &rut_an_io_rtps_class,
-	&rut_an_io_netif_class,	   &rut_an_io_written_class, NULL};
+	&rut_an_class_percentiles, &rut_an_io_stats_class,
+	&rut_an_io_disk_class,	   &rut_an_io_freq_class,
+	&rut_an_io_top_class,	   &rut_an_io_log_class,
+	&rut_an_io_proc_class,	   &rut_an_io_file_class,
+	&rut_an_io_block_class,	   &rut_an_io_sector_class,
+	&rut_an_io_request_class,  &rut_an_io_rtps_class,
+	&rut_an_io_netif_class,	   &rut_an_io_written_class,
+	&rut_an_io_no_data_class,  NULL};
 
 static const char *const needs[] = {"*syscall_entry_*", "*sys_*",	    "block_rq_*",
 				    "net_dev_xmit",	"net*_receive_skb", NULL};
@@ -583,6 +643,7 @@ const struct rut_analysis rut_analysis_io = {
 	.options = options,
 	.own_size = sizeof(struct own),
 	.option = option,
+	.check = check,
 	.run_init = run_init,
 	.needs = needs,
 	.report_needs = {"*syscall_entry_*", "sys_*", "block_rq_*"},

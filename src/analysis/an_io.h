@@ -46,6 +46,15 @@ struct rut_io_iface {
 	int64_t bytes[2]; /* received, sent */
 };
 
+/* Requests of a thread that move no data: discards and the like. */
+struct rut_io_no_data {
+	int64_t dev, tid;
+	const char *disk, *comm; /* NULL: shown by number, or unknown */
+	enum rut_block_op op;
+	uint64_t requests, sectors;
+	int64_t total_ns, max_ns;
+};
+
 /* A file of which pages were written to a disk. */
 struct rut_io_written {
 	const char *name;
@@ -72,12 +81,16 @@ enum { RUT_IO_CAT_OPEN, RUT_IO_CAT_READ, RUT_IO_CAT_WRITE, RUT_IO_CAT_SYNC, RUT_
 
 struct rut_io {
 	struct rut_instance base;
-	struct rut_ordered procs, disks, ifaces, written;
+	struct rut_ordered procs, disks, ifaces, written, no_data;
 	struct rut_stat latency[RUT_IO_CATS];
 	struct rut_io_rows top[RUT_IO_CATS], log;
 	size_t seq;
 };
 
+#define RUT_IO_DISK_NAME 48
+
+/* The name of a disk, or its numbers in `buf`. */
+const char *rut_an_io_disk_name(const char *known, int64_t dev, char buf[RUT_IO_DISK_NAME]);
 /* The life that `ts_ns` falls in. NULL: none. */
 struct rut_io_fd *rut_an_io_proc_fd(const struct rut_io_proc *p, int64_t fd, int64_t ts_ns);
 void rut_an_io_sort(struct rut_io *io, struct rut_io_rows *rows, bool by_duration, int64_t limit);
@@ -87,7 +100,7 @@ extern const struct rut_lami_class rut_an_io_stats_class, rut_an_io_disk_class,
 	rut_an_io_freq_class, rut_an_io_top_class, rut_an_io_log_class, rut_an_io_proc_class,
 	rut_an_io_file_class, rut_an_io_block_class, rut_an_io_sector_class,
 	rut_an_io_request_class, rut_an_io_rtps_class, rut_an_io_netif_class,
-	rut_an_io_written_class;
+	rut_an_io_written_class, rut_an_io_no_data_class;
 
 void rut_an_io_report(struct rut_instance *inst, int64_t end_ns);
 /* The usage: bytes by process, file, disk and interface. */

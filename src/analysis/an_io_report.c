@@ -58,12 +58,12 @@ const struct rut_lami_class rut_an_io_top_class =
 const struct rut_lami_class rut_an_io_log_class =
 	RUT_LAMI_CLASS("log", "I/O operations log", row_columns);
 
-static const char *disk_name(const struct rut_io_disk *d, char *buf, size_t size)
+const char *rut_an_io_disk_name(const char *known, int64_t dev, char buf[RUT_IO_DISK_NAME])
 {
-	if (d->name)
-		return d->name;
-	snprintf(buf, size, "(%lld,%lld)", (long long)(d->dev >> 20),
-		 (long long)(d->dev & 0xfffff));
+	if (known)
+		return known;
+	snprintf(buf, RUT_IO_DISK_NAME, "(%lld,%lld)", (long long)(dev >> 20),
+		 (long long)(dev & 0xfffff));
 	return buf;
 }
 
@@ -92,14 +92,14 @@ static struct rut_result *disk_table(struct rut_io *io, int64_t end_ns)
 {
 	struct rut_result *t =
 		rut_an_result_new(&rut_an_io_disk_class, io->base.begin_ns, end_ns, NULL);
-	char buf[48];
+	char buf[RUT_IO_DISK_NAME];
 
 	for (size_t i = 0; t && i < io->disks.n; i++) {
 		const struct rut_io_disk *d = io->disks.items[i];
 
 		if (!d->requests)
 			continue;
-		rut_an_result_text(t, RUT_LAMI_DISK, disk_name(d, buf, sizeof(buf)));
+		rut_an_result_text(t, RUT_LAMI_DISK, rut_an_io_disk_name(d->name, d->dev, buf));
 		add_stat(t, &d->latency);
 	}
 	return t;
@@ -172,7 +172,7 @@ static void print_freq(const struct rut_result *t, struct rut_buf *out)
 
 static void report_freqs(struct rut_io *io, int64_t end_ns)
 {
-	char subtitle[128], buf[48];
+	char subtitle[128], buf[RUT_IO_DISK_NAME];
 
 	for (int i = 0; i < RUT_IO_CATS; i++)
 		rut_an_run_take(io->base.run,
@@ -181,7 +181,8 @@ static void report_freqs(struct rut_io *io, int64_t end_ns)
 	for (size_t i = 0; i < io->disks.n; i++) {
 		const struct rut_io_disk *d = io->disks.items[i];
 
-		snprintf(subtitle, sizeof(subtitle), "disk: %s", disk_name(d, buf, sizeof(buf)));
+		snprintf(subtitle, sizeof(subtitle), "disk: %s",
+			 rut_an_io_disk_name(d->name, d->dev, buf));
 		rut_an_run_take(io->base.run, freq_table(io, &d->latency, subtitle, end_ns),
 				print_freq);
 	}
@@ -375,14 +376,14 @@ static void report_percentiles(struct rut_io *io, int64_t end_ns)
 {
 	struct rut_result *t =
 		rut_an_result_new(&rut_an_class_percentiles, io->base.begin_ns, end_ns, NULL);
-	char buf[48];
+	char buf[RUT_IO_DISK_NAME];
 
 	for (int i = 0; t && i < RUT_IO_CATS; i++)
 		rut_an_percentiles_add(t, rut_an_io_cat_names[i], &io->latency[i]);
 	for (size_t i = 0; t && i < io->disks.n; i++) {
 		const struct rut_io_disk *d = io->disks.items[i];
 
-		rut_an_percentiles_add(t, disk_name(d, buf, sizeof(buf)), &d->latency);
+		rut_an_percentiles_add(t, rut_an_io_disk_name(d->name, d->dev, buf), &d->latency);
 	}
 	rut_an_percentiles_finish(io->base.run, t);
 }

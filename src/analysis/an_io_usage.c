@@ -45,6 +45,18 @@ static const struct rut_lami_column written_columns[] = {
 	{"size", "Written to a disk", RUT_LAMI_SIZE, NULL},
 };
 
+static const struct rut_lami_column no_data_columns[] = {
+	{"disk", "Disk", RUT_LAMI_DISK, NULL},
+	{"operation", "Operation", RUT_LAMI_STRING, NULL},
+	{"process", "Process", RUT_LAMI_PROCESS, NULL},
+	{"count", "Request count", RUT_LAMI_NUMBER, "I/O requests"},
+	{"size", "Size of the range", RUT_LAMI_SIZE, NULL},
+	{"avg_latency", "Average latency", RUT_LAMI_DURATION, NULL},
+	{"max_latency", "Maximum latency", RUT_LAMI_DURATION, NULL},
+};
+
+const struct rut_lami_class rut_an_io_no_data_class =
+	RUT_LAMI_CLASS("per-disk-no-data", "Disk requests that move no data", no_data_columns);
 const struct rut_lami_class rut_an_io_written_class =
 	RUT_LAMI_CLASS("per-file-top-block", "Per-file top block I/O operations", written_columns);
 const struct rut_lami_class rut_an_io_proc_class =
@@ -113,6 +125,14 @@ static int64_t late_pid(struct rut_io *io, const struct rut_io_proc *p)
 	return pid >= 0 ? pid : RUT_LAMI_NONE;
 }
 
+/* With --by cgroup, processes have no rows, but keep their descriptors. */
+static bool has_row(const struct rut_io *io, const struct rut_io_proc *p)
+{
+	const char *by = io->base.run->conf->by;
+
+	return !by || strcmp(by, "cgroup") != 0 || p->tid <= 0;
+}
+
 static struct rut_result *proc_table(struct rut_io *io, int w, int64_t end_ns)
 {
 	struct rut_result *t =
@@ -123,6 +143,8 @@ static struct rut_result *proc_table(struct rut_io *io, int w, int64_t end_ns)
 	for (size_t i = 0; t && list && i < io->procs.n; i++) {
 		const struct rut_io_proc *p = list[i];
 
+		if (!has_row(io, p))
+			continue;
 		rut_an_result_process(t, p->comm, late_pid(io, p), p->tid);
 		rut_an_result_int(t, RUT_LAMI_SIZE, total(p, w));
 		rut_an_result_int(t, RUT_LAMI_SIZE, p->disk[w]);
@@ -156,12 +178,15 @@ static struct rut_result *block_table(struct rut_io *io, int w, int64_t end_ns)
 	return t;
 }
 
-static void pid_text(char *out, size_t size, const struct rut_cell *proc)
+/* " (1234)", or " (pid=1234)"; of a group of threads nothing. */
+static void pid_text(char *out, size_t size, const struct rut_cell *proc, const char *label)
 {
-	if (proc->i == RUT_LAMI_NONE)
-		snprintf(out, size, "unknown (tid=%lld)", (long long)proc->j);
+	if (proc->i != RUT_LAMI_NONE)
+		snprintf(out, size, " (%s%lld)", label, (long long)proc->i);
+	else if (proc->j != RUT_LAMI_NONE)
+		snprintf(out, size, " (%sunknown (tid=%lld))", label, (long long)proc->j);
 	else
-		snprintf(out, size, "%lld", (long long)proc->i);
+		*out = 0;
 }
 
 static void print_procs(const struct rut_result *t, struct rut_buf *out, const char *title)
@@ -175,8 +200,8 @@ static void print_procs(const struct rut_result *t, struct rut_buf *out, const c
 	for (size_t i = 0; i < rut_result_rows(t); i++) {
 		const struct rut_cell *row = rut_result_row(t, i);
 
-		pid_text(pid, sizeof(pid), &row[0]);
-		snprintf(name, sizeof(name), "%s (%s)", row[0].str ? row[0].str : "", pid);
+		pid_text(pid, sizeof(pid), &row[0], "");
+		snprintf(name, sizeof(name), "%s%s", row[0].str ? row[0].str : "", pid);
 		for (int k = 0; k < 3; k++)
 			rut_an_fmt_size(sizes[k], sizeof(sizes[k]), (double)row[2 + k].i);
 		rut_buf_clear(&label);
@@ -198,9 +223,8 @@ static void print_blocks(const struct rut_result *t, struct rut_buf *out, const 
 	for (size_t i = 0; i < rut_result_rows(t); i++) {
 		const struct rut_cell *row = rut_result_row(t, i);
 
-		pid_text(pid, sizeof(pid), &row[0]);
-		snprintf(label, sizeof(label), "%s (pid=%s)", row[0].str ? row[0].str : "unknown",
-			 pid);
+		pid_text(pid, sizeof(pid), &row[0], "pid=");
+		snprintf(label, sizeof(label), "%s%s", row[0].str ? row[0].str : "unknown", pid);
 		rut_an_fmt_size(value, sizeof(value), (double)row[1].i);
 		rut_an_graph_add(&g, (double)row[1].i, value, 0, label);
 	}
@@ -392,6 +416,63 @@ static int by_nothing(const void *a, const void *b)
 	return 0;
 }
 
+static int by_range(const void *a, const void *b)
+{
+	return descending((int64_t)((const struct rut_io_no_data *)a)->sectors,
+			  (int64_t)((const struct rut_io_no_data *)b)->sectors);
+}
+
+/* NULL: there were none. */
+static struct rut_result *no_data_table(struct rut_io *io, int64_t end_ns)
+{
+	struct rut_result *t = io->no_data.n ? rut_an_result_new(&rut_an_io_no_data_class,
+								 io->base.begin_ns, end_ns, NULL)
+					     : NULL;
+	struct rut_io_no_data **list =
+		(struct rut_io_no_data **)rut_an_ordered_sorted(&io->no_data, by_range);
+	char name[RUT_IO_DISK_NAME];
+
+	for (size_t i = 0; t && list && i < io->no_data.n; i++) {
+		const struct rut_io_no_data *r = list[i];
+		const struct rut_thread *now =
+			rut_an_state_thread(&io->base.run->engine->state, r->tid);
+
+		rut_an_result_text(t, RUT_LAMI_DISK, rut_an_io_disk_name(r->disk, r->dev, name));
+		rut_an_result_text(t, RUT_LAMI_STRING, rut_an_block_op_name(r->op));
+		rut_an_result_process(t, now && *now->comm ? now->comm : r->comm, RUT_LAMI_NONE,
+				      r->tid);
+		rut_an_result_int(t, RUT_LAMI_NUMBER, (int64_t)r->requests);
+		rut_an_result_int(t, RUT_LAMI_SIZE, (int64_t)r->sectors * 512);
+		rut_an_result_float(t, RUT_LAMI_DURATION,
+				    (double)r->total_ns / (double)r->requests);
+		rut_an_result_int(t, RUT_LAMI_DURATION, r->max_ns);
+		if (enough(io, rut_result_rows(t)))
+			break;
+	}
+	free(list);
+	return t;
+}
+
+static void print_no_data(const struct rut_result *t, struct rut_buf *out)
+{
+	static const char line[] = "{:<10} {:<13} {:<26} {:>10} {:>12} {:>14} {:>14}\n";
+	char who[64], count[24], size[40], us[2][40];
+
+	rut_buf_printf(out, "\n%s\n", t->cls->title);
+	rut_an_fmt_line(out, line, "Disk", "Operation", "Thread", "Requests", "Size",
+			"Average (us)", "Maximum (us)");
+	for (size_t i = 0; i < rut_result_rows(t); i++) {
+		const struct rut_cell *row = rut_result_row(t, i);
+
+		rut_an_fmt_process(who, sizeof(who), &row[2]);
+		snprintf(count, sizeof(count), "%lld", (long long)row[3].i);
+		rut_an_fmt_size(size, sizeof(size), (double)row[4].i);
+		for (int k = 0; k < 2; k++)
+			rut_an_fmt_us_cell(us[k], sizeof(us[k]), &row[5 + k]);
+		rut_an_fmt_line(out, line, row[0].str, row[1].str, who, count, size, us[0], us[1]);
+	}
+}
+
 static struct rut_result *disk_table(struct rut_io *io, enum disk_what what, int64_t end_ns)
 {
 	static const struct rut_lami_class *const classes[] = {
@@ -401,16 +482,14 @@ static struct rut_result *disk_table(struct rut_io *io, enum disk_what what, int
 	struct rut_result *t = rut_an_result_new(classes[what], io->base.begin_ns, end_ns, NULL);
 	struct rut_io_disk **list =
 		(struct rut_io_disk **)rut_an_ordered_sorted(&io->disks, orders[what]);
-	char name[48];
+	char name[RUT_IO_DISK_NAME];
 
 	for (size_t i = 0; t && list && i < io->disks.n; i++) {
 		const struct rut_io_disk *d = list[i];
 
 		if (!d->requests || (what == DISK_SECTORS && !d->sectors))
 			continue;
-		snprintf(name, sizeof(name), "(%lld,%lld)", (long long)(d->dev >> 20),
-			 (long long)(d->dev & 0xfffff));
-		rut_an_result_text(t, RUT_LAMI_DISK, d->name ? d->name : name);
+		rut_an_result_text(t, RUT_LAMI_DISK, rut_an_io_disk_name(d->name, d->dev, name));
 		if (what == DISK_TIME)
 			rut_an_result_float(t, RUT_LAMI_DURATION,
 					    (double)d->total_ns / (double)d->requests);
@@ -506,6 +585,7 @@ enum {
 	T_SECTOR,
 	T_REQUEST,
 	T_TIME,
+	T_NO_DATA,
 	T_RECEIVED,
 	T_SENT,
 	TABLES
@@ -532,6 +612,8 @@ static void print_all(struct rut_result **t, struct rut_buf *out)
 	print_named(t[T_SECTOR], out, "Disk Requests Sector Count", "Disk", "sectors");
 	print_named(t[T_REQUEST], out, "Disk Request Count", "Disk", "requests");
 	print_named(t[T_TIME], out, "Disk Request Average Latency", "Disk", "ms");
+	if (t[T_NO_DATA])
+		print_no_data(t[T_NO_DATA], out);
 	print_named(t[T_RECEIVED], out, "Network Received Bytes", "Interface", NULL);
 	print_named(t[T_SENT], out, "Network Sent Bytes", "Interface", NULL);
 }
@@ -550,6 +632,7 @@ void rut_an_io_report_usage(struct rut_io *io, int64_t end_ns)
 		t[T_RECEIVED + w] = netif_table(io, w, end_ns);
 	}
 	t[T_BLOCK_FILE] = written_table(io, end_ns);
+	t[T_NO_DATA] = no_data_table(io, end_ns);
 	for (int i = 0; i < 3; i++)
 		t[T_SECTOR + i] = disk_table(io, (enum disk_what)i, end_ns);
 	free_files(&files);

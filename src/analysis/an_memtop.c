@@ -110,9 +110,21 @@ static void on_free(void *arg, const void *data)
 	count(arg, data, 1);
 }
 
+/* A row has the last name of its thread. */
+static void on_name(void *arg, const void *data)
+{
+	const struct rut_hook_thread *h = data;
+	struct memtop *m = arg;
+	struct tid_stats *row = rut_ordered_get(&m->tids, (uint64_t)h->thread->tid);
+
+	if (row)
+		row->comm = h->thread->comm;
+}
+
 static const struct rut_analysis_hook hooks[] = {
 	{RUT_HOOK_PAGE_ALLOC, on_alloc},
 	{RUT_HOOK_PAGE_FREE, on_free},
+	{RUT_HOOK_NAME, on_name},
 	{0, NULL},
 };
 

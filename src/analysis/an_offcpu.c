@@ -279,10 +279,22 @@ static void on_wakeup(void *arg, const void *data)
 	(void)data;
 }
 
+/* A row has the last name of its thread. */
+static void on_name(void *arg, const void *data)
+{
+	const struct rut_hook_thread *h = data;
+	struct offcpu *o = arg;
+	struct thread *row = rut_ordered_get(&o->threads, (uint64_t)h->thread->tid);
+
+	if (row)
+		row->comm = h->thread->comm;
+}
+
 static const struct rut_analysis_hook hooks[] = {
 	{RUT_HOOK_SWITCH, on_switch},
 	{RUT_HOOK_POLL, on_poll},
 	{RUT_HOOK_WAKEUP, on_wakeup},
+	{RUT_HOOK_NAME, on_name},
 	{0, NULL},
 };
 
@@ -313,9 +325,10 @@ static struct rut_result *table(struct offcpu *o, const struct rut_lami_class *c
 
 	for (size_t i = 0; t && list && i < from->n && (limit <= 0 || (int64_t)i < limit); i++) {
 		const struct wait_stats *s = list[i];
+		const struct thread *w = rut_ordered_get(&o->threads, (uint64_t)s->tid);
 
 		if (cls == &thread_class)
-			rut_an_result_process(t, s->comm, RUT_LAMI_NONE, s->tid);
+			rut_an_result_process(t, w ? w->comm : s->comm, RUT_LAMI_NONE, s->tid);
 		rut_an_result_text(t, RUT_LAMI_STRING, reason_names[s->reason]);
 		snprintf(address, sizeof(address), "0x%llx", (unsigned long long)s->futex);
 		add_text(t, s->futex ? address : s->what);

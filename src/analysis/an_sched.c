@@ -199,9 +199,21 @@ static void on_prio(void *arg, const void *data)
 		rut_an_prios_add(&p->prios, true, h->thread->prio);
 }
 
+/* A row has the last name of its thread. */
+static void on_name(void *arg, const void *data)
+{
+	const struct rut_hook_thread *h = data;
+	struct rut_an_sched *s = arg;
+	struct rut_sched_tid *row = rut_ordered_get(&s->tids, (uint64_t)h->thread->tid);
+
+	if (row)
+		row->comm = h->thread->comm;
+}
+
 static const struct rut_analysis_hook hooks[] = {
 	{RUT_HOOK_SWITCH, on_switch},
 	{RUT_HOOK_PRIO, on_prio},
+	{RUT_HOOK_NAME, on_name},
 	{0, NULL},
 };
 

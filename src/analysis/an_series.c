@@ -16,12 +16,24 @@
 enum by { BY_ALL, BY_CPU, BY_PROCESS, BY_DISK, BY_PEER, BY_CGROUP };
 
 /* What is counted, and what latencies are measured. */
-enum { N_SWITCHES, N_WAKEUPS, N_CALLS, N_ERRORS, N_READ, N_WRITTEN, N_IRQS, N_PAGES, N_NUMBERS };
+enum {
+	N_SWITCHES,
+	N_WAKEUPS,
+	N_CALLS,
+	N_ERRORS,
+	N_READ,
+	N_WRITTEN,
+	N_IRQS,
+	N_PAGES,
+	N_DISCARDED,
+	N_NUMBERS
+};
 enum { L_CALL, L_IO, L_DISK, L_SCHED, L_LATENCIES };
 
 static const char *const number_names[N_NUMBERS] = {
-	"switches_per_s",   "wakeups_per_s",	   "syscalls_per_s", "errors_per_s",
-	"read_bytes_per_s", "written_bytes_per_s", "irqs_per_s",     "pages_per_s",
+	"switches_per_s", "wakeups_per_s",    "syscalls_per_s",
+	"errors_per_s",	  "read_bytes_per_s", "written_bytes_per_s",
+	"irqs_per_s",	  "pages_per_s",      "discarded_bytes_per_s",
 };
 static const char *const latency_names[L_LATENCIES] = {"syscall", "io", "disk", "sched"};
 
@@ -226,8 +238,13 @@ static void count_disk(struct series *s, const struct rut_sample *x)
 	}
 	if (!k)
 		return;
-	add(k, h->rq->write ? N_WRITTEN : N_READ, s->by == BY_DISK ? h->rq->nr_sector * 512 : 0);
-	add_latency(s, k, L_DISK, x->end_ns - x->begin_ns);
+	if (rut_block_moves_data(h->rq->op)) {
+		add(k, h->rq->op == RUT_BLOCK_WRITE ? N_WRITTEN : N_READ,
+		    s->by == BY_DISK ? h->rq->nr_sector * 512 : 0);
+		add_latency(s, k, L_DISK, x->end_ns - x->begin_ns);
+	} else if (h->rq->op == RUT_BLOCK_DISCARD || h->rq->op == RUT_BLOCK_ERASE) {
+		add(k, N_DISCARDED, h->rq->nr_sector * 512);
+	}
 	k->has_depth = true;
 	k->depth_ns += x->end_ns - begin;
 }

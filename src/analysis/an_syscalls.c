@@ -188,7 +188,22 @@ static void on_syscall(void *arg, const void *data)
 	p->total++;
 }
 
-static const struct rut_analysis_hook hooks[] = {{RUT_HOOK_SYSCALL_EXIT, on_syscall}, {0, NULL}};
+/* A row has the last name of its thread. */
+static void on_name(void *arg, const void *data)
+{
+	const struct rut_hook_thread *h = data;
+	struct syscalls *s = arg;
+	struct tid_stats *row = rut_ordered_get(&s->tids, (uint64_t)h->thread->tid);
+
+	if (row)
+		row->comm = h->thread->comm;
+}
+
+static const struct rut_analysis_hook hooks[] = {
+	{RUT_HOOK_SYSCALL_EXIT, on_syscall},
+	{RUT_HOOK_NAME, on_name},
+	{0, NULL},
+};
 
 static int init(struct rut_instance *inst)
 {

@@ -41,8 +41,8 @@ void rut_an_history_disk(struct rut_history *h, const struct rut_hook_block *b)
 		.end_ns = b->rq->end_ns,
 		.tid = b->rq->owner_tid,
 		.disk = b->disk->name,
-		.bytes = (int64_t)(b->rq->nr_sector * 512),
-		.write = b->rq->write,
+		.bytes = rut_block_moves_data(b->rq->op) ? (int64_t)(b->rq->nr_sector * 512) : 0,
+		.write = b->rq->op == RUT_BLOCK_WRITE,
 	};
 }
 

@@ -200,6 +200,17 @@ struct rut_thread *rut_an_state_thread_replace(struct rut_state *st, int64_t tid
 	return t;
 }
 
+void rut_an_state_thread_revived(struct rut_state *st, struct rut_thread *t)
+{
+	t->exiting = false;
+	if (!t->dead)
+		return;
+	t->dead = false;
+	for (size_t i = 0; i < RUT_STATE_DEAD; i++)
+		if (st->dead[i] == t)
+			st->dead[i] = NULL;
+}
+
 bool rut_an_state_has_ended(const struct rut_state *st, int64_t tid)
 {
 	const struct rut_thread *t = rut_index_get(&st->tids, (uint64_t)tid + 1);
@@ -218,7 +229,7 @@ void rut_an_state_set_comm(struct rut_state *st, struct rut_thread *t, const cha
 {
 	len = strnlen(s, len);
 	if (strncmp(t->comm, s, len) != 0 || t->comm[len])
-		t->comm = rut_an_state_intern(st, s, len);
+		rut_an_state_rename(st, t, rut_an_state_intern(st, s, len));
 }
 
 struct rut_thread *rut_an_state_find_leader(struct rut_state *st, struct rut_thread *t)
@@ -228,7 +239,7 @@ struct rut_thread *rut_an_state_find_leader(struct rut_state *st, struct rut_thr
 	if (leader->pid < 0)
 		leader->pid = t->pid;
 	if (!*leader->comm)
-		leader->comm = t->comm;
+		rut_an_state_rename(st, leader, t->comm);
 	return leader;
 }
 
@@ -524,6 +535,7 @@ static void bind_class(struct rut_state *st, const struct rut_ctf_event_class *c
 	c->fix_pid = rut_ctf_ref_find(cls, RUT_CTF_SCOPE_STREAM_CONTEXT, "pid", &ref) &&
 		     !rut_ctf_ref_find(cls, RUT_CTF_SCOPE_PAYLOAD, "pid", &ref);
 	c->old_prio = has_old_prio(cls->stream_class->trace);
+	c->of_tracer = rut_ctf_trace_env(cls->stream_class->trace, "tracer_name") != NULL;
 	if (def) {
 		c->fn = def->fn;
 		c->serves = def->serves ? def->serves : UINT32_MAX;

@@ -219,12 +219,29 @@ struct rut_disk {
 	} inserted[256];
 };
 
+/* What a request does. Only reads and writes move data. */
+enum rut_block_op {
+	RUT_BLOCK_READ,
+	RUT_BLOCK_WRITE,
+	RUT_BLOCK_DISCARD,
+	RUT_BLOCK_ERASE, /* securely */
+	RUT_BLOCK_FLUSH,
+	RUT_BLOCK_OTHER, /* the trace does not say which: zeroes, zones */
+};
+
+static inline bool rut_block_moves_data(enum rut_block_op op)
+{
+	return op == RUT_BLOCK_READ || op == RUT_BLOCK_WRITE;
+}
+
+const char *rut_an_block_op_name(enum rut_block_op op);
+
 struct rut_block_rq {
 	int64_t begin_ns, end_ns;
 	uint64_t sector, nr_sector;
 	int64_t tid, dev;  /* tid: issued it to the disk */
 	int64_t owner_tid; /* put it into the queue; a thread of the kernel may issue it */
-	bool write;
+	enum rut_block_op op;
 	uint64_t dirtied_bytes;	   /* of pages that others had changed: RUT_HOOK_BLOCK_DIRTIED */
 	uint32_t ahead;		   /* requests of others that were pending when it was issued */
 	int64_t ahead_tid;	   /* the thread with most of these; 0: none */
@@ -237,6 +254,7 @@ enum rut_hook {
 	RUT_HOOK_SWITCH,	/* struct rut_hook_switch */
 	RUT_HOOK_MIGRATE,	/* struct rut_hook_thread */
 	RUT_HOOK_PRIO,		/* struct rut_hook_thread: its priority changed */
+	RUT_HOOK_NAME,		/* struct rut_hook_thread: its name (comm) changed */
 	RUT_HOOK_IRQ_ENTRY,	/* struct rut_hook_irq */
 	RUT_HOOK_IRQ_EXIT,	/* struct rut_hook_irq */
 	RUT_HOOK_SOFTIRQ_EXIT,	/* struct rut_hook_irq */
@@ -402,6 +420,7 @@ struct rut_state_class {
 		native_exit; /* returns from calls of 32-bit programs only, or of others */
 	bool fix_pid;	     /* the stream's context has a pid, which is the thread's leader */
 	bool old_prio;	     /* wakeup priorities are 100 too high: LTTng before 2.7.1 */
+	bool of_tracer;	     /* of a tracer, by name: its reads of disks have a bit that says so */
 	struct rut_ctf_ref f[RUT_STATE_FIELDS];
 	struct rut_ctf_ref cpu; /* none: the packet's */
 	struct rut_ctf_ref ctx_tid, ctx_pid, ctx_procname;

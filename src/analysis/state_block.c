@@ -121,8 +121,8 @@ static void block_dirtied(struct rut_state *st, const struct rut_ctf_event *ev,
 	/* It may have ended long before. */
 	if (h.thread->pid < 0)
 		h.thread->pid = rut_ctf_i64(ev, &c->f[DIRTIED_PID]);
-	if (!h.thread->comm)
-		h.thread->comm = rut_an_state_str(st, ev, &c->f[DIRTIED_COMM]);
+	if (!*h.thread->comm)
+		rut_an_state_rename(st, h.thread, rut_an_state_str(st, ev, &c->f[DIRTIED_COMM]));
 	rut_state_notify(st, RUT_HOOK_BLOCK_DIRTIED, &h);
 }
 
@@ -168,10 +168,44 @@ static int64_t owner_of(struct rut_state *st, const struct rut_disk *d, uint64_t
 	const struct rut_thread *t = rut_an_state_thread(st, issued_by);
 	size_t at = inserted_at(d, sector);
 
-	if (!t || !t->comm || strncmp(t->comm, "kworker/", 8) != 0 ||
-	    d->inserted[at].sector != sector || !d->inserted[at].tid)
+	if (!t || strncmp(t->comm, "kworker/", 8) != 0 || d->inserted[at].sector != sector ||
+	    !d->inserted[at].tid)
 		return issued_by;
 	return d->inserted[at].tid;
+}
+
+/* As tracers record them (LTTng's RWBS_FLAG_*). */
+enum {
+	RWBS_WRITE = 1 << 0,
+	RWBS_DISCARD = 1 << 1,
+	RWBS_READ = 1 << 2,
+	RWBS_SECURE = 1 << 7,
+	RWBS_FLUSH = 1 << 8,
+};
+
+/*
+ * A flush that belongs to a write has both bits. Zeroes have none; in traces that no tracer has
+ * recorded, as those of lttng-analyses' tests, neither have reads.
+ */
+static enum rut_block_op op_of(uint64_t rwbs, bool of_tracer)
+{
+	if (!rwbs && !of_tracer)
+		return RUT_BLOCK_READ;
+	if (rwbs & RWBS_WRITE)
+		return RUT_BLOCK_WRITE;
+	if (rwbs & RWBS_READ)
+		return RUT_BLOCK_READ;
+	if (rwbs & RWBS_DISCARD)
+		return rwbs & RWBS_SECURE ? RUT_BLOCK_ERASE : RUT_BLOCK_DISCARD;
+	return rwbs & RWBS_FLUSH ? RUT_BLOCK_FLUSH : RUT_BLOCK_OTHER;
+}
+
+const char *rut_an_block_op_name(enum rut_block_op op)
+{
+	static const char *const names[] = {"read",	    "write", "discard",
+					    "secure erase", "flush", "other"};
+
+	return names[op];
 }
 
 static void rq_issue(struct rut_state *st, const struct rut_ctf_event *ev,
@@ -210,7 +244,7 @@ static void rq_issue(struct rut_state *st, const struct rut_ctf_event *ev,
 		.tid = rut_ctf_i64(ev, &c->f[RQ_TID]),
 		.owner_tid = owner_tid,
 		.dev = dev,
-		.write = rut_ctf_u64(ev, &c->f[RQ_RWBS]) & 1,
+		.op = op_of(rut_ctf_u64(ev, &c->f[RQ_RWBS]), c->of_tracer),
 	};
 	if (cpu->dirtied_bytes && cpu->dirtied_dev == dev && cpu->dirtied_sector == sector) {
 		rq->dirtied_bytes = cpu->dirtied_bytes;
@@ -409,7 +443,7 @@ static void dump_process(struct rut_state *st, const struct rut_ctf_event *ev,
 	int64_t pid = rut_ctf_i64(ev, &c->f[DPS_PID]);
 
 	t->pid = pid;
-	t->comm = rut_an_state_str(st, ev, &c->f[DPS_NAME]);
+	rut_an_state_rename(st, t, rut_an_state_str(st, ev, &c->f[DPS_NAME]));
 	/* What scheduling events said of the priority is newer. */
 	if (!t->has_prio && rut_ctf_ref_ok(&c->f[DPS_PRIO])) {
 		t->has_prio = true;

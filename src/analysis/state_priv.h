@@ -138,6 +138,8 @@ void rut_an_state_remove_fd(struct rut_state *st, struct rut_thread *t, int64_t 
 void rut_an_state_set_comm(struct rut_state *st, struct rut_thread *t, const char *s, size_t len);
 /* It has ended: it is freed when RUT_STATE_DEAD others have. */
 void rut_an_state_thread_ended(struct rut_state *st, struct rut_thread *t);
+/* It lives, although it has ended: another thread has taken its TID by an exec. */
+void rut_an_state_thread_revived(struct rut_state *st, struct rut_thread *t);
 /* A new object for the tid, in place of the one that may be there. */
 struct rut_thread *rut_an_state_thread_replace(struct rut_state *st, int64_t tid);
 const char *rut_an_state_str(struct rut_state *st, const struct rut_ctf_event *ev,
@@ -153,6 +155,18 @@ static inline void rut_state_notify(struct rut_state *st, enum rut_hook hook, co
 		return;
 	for (size_t i = 0; i < l->n; i++)
 		l->subs[i].fn(l->subs[i].arg, data);
+}
+
+/* `name` is interned. The idle threads have one TID and a name for each CPU. */
+static inline void rut_an_state_rename(struct rut_state *st, struct rut_thread *t, const char *name)
+{
+	struct rut_hook_thread h = {0, st->cpu, t};
+
+	if (__builtin_expect(t->comm == name, 1))
+		return;
+	t->comm = name;
+	if (t->tid && st->hooks[RUT_HOOK_NAME].n)
+		rut_state_notify(st, RUT_HOOK_NAME, &h);
 }
 
 void rut_an_state_notify_fd(struct rut_state *st, enum rut_hook hook,

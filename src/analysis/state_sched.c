@@ -42,13 +42,11 @@ static bool needs_prio(const struct rut_state *st)
 	return st->listens & RUT_HOOK_BIT(RUT_HOOK_PRIO);
 }
 
-static void notify_switch(struct rut_state *st, const struct rut_ctf_event *ev,
-			  const struct rut_state_class *c, struct rut_hook_switch *h,
-			  int64_t prev_state)
+static void notify_switch(struct rut_state *st, struct rut_hook_switch *h, int64_t prev_state)
 {
 	const struct rut_thread *next = h->next;
 
-	h->prev_comm = rut_an_state_name(st, ev, &c->f[SW_PREV_COMM]);
+	h->prev_comm = h->prev->comm;
 	/* A preempted thread has a bit above all states (TASK_REPORT_MAX). */
 	h->prev_state = prev_state & 0xff ? prev_state : 0;
 	h->next_comm = next->comm;
@@ -83,7 +81,9 @@ static void sched_switch(struct rut_state *st, const struct rut_ctf_event *ev,
 	cpu->n_levels = 0; /* no interrupt lasts longer than what it has interrupted */
 	if (h.next_tid)
 		next->running++;
-	next->comm = rut_an_state_name(st, ev, &c->f[SW_NEXT_COMM]);
+	/* It may have renamed itself while it ran: prctl(PR_SET_NAME), or an exec. */
+	rut_an_state_rename(st, prev, rut_an_state_name(st, ev, &c->f[SW_PREV_COMM]));
+	rut_an_state_rename(st, next, rut_an_state_name(st, ev, &c->f[SW_NEXT_COMM]));
 	if (needs_prio(st)) {
 		check_prio(st, h.ts_ns, h.cpu, prev, rut_ctf_i32(ev, &c->f[SW_PREV_PRIO]));
 		check_prio(st, h.ts_ns, h.cpu, next, rut_ctf_i32(ev, &c->f[SW_NEXT_PRIO]));
@@ -91,7 +91,7 @@ static void sched_switch(struct rut_state *st, const struct rut_ctf_event *ev,
 	if (st->listens & RUT_STATE_RUBY)
 		rut_an_state_ruby_switch(st, h.ts_ns, h.prev_tid, h.next_tid);
 	if (st->hooks[RUT_HOOK_SWITCH].n)
-		notify_switch(st, ev, c, &h, prev_state);
+		notify_switch(st, &h, prev_state);
 	next->last_wakeup_ns = next->wake.ns = RUT_NO_TIME;
 	next->last_waker = 0;
 	if (prev != next && prev_state & STATE_ENDED)
@@ -106,8 +106,7 @@ static void sched_migrate(struct rut_state *st, const struct rut_ctf_event *ev,
 	int64_t tid = rut_ctf_i32(ev, &c->f[MIG_TID]);
 	struct rut_hook_thread h = {ev->ts_ns, st->cpu, rut_an_state_thread_new(st, tid)};
 
-	if (!*h.thread->comm)
-		h.thread->comm = rut_an_state_str(st, ev, &c->f[MIG_COMM]);
+	rut_an_state_rename(st, h.thread, rut_an_state_name(st, ev, &c->f[MIG_COMM]));
 	rut_state_notify(st, RUT_HOOK_MIGRATE, &h);
 	check_prio(st, ev->ts_ns, h.cpu, h.thread, rut_ctf_i64(ev, &c->f[MIG_PRIO]));
 }
@@ -179,6 +178,22 @@ static void copy_fds(struct rut_state *st, const struct rut_ctf_event *ev,
 	}
 }
 
+/* The name is that of the thread that forks, of which `leader` may be another. */
+static void name_parent(struct rut_state *st, const struct rut_ctf_event *ev,
+			const struct rut_state_class *c, struct rut_thread *leader)
+{
+	const char *name = rut_an_state_name(st, ev, &c->f[FORK_PARENT_COMM]);
+	struct rut_thread *t = leader;
+
+	if (rut_ctf_ref_ok(&c->f[FORK_PARENT_TID]))
+		t = rut_an_state_thread_new(st, rut_ctf_i32(ev, &c->f[FORK_PARENT_TID]));
+	rut_an_state_rename(st, t, name);
+	if (t->pid < 0)
+		t->pid = leader->pid;
+	if (!*leader->comm)
+		rut_an_state_rename(st, leader, name);
+}
+
 static void sched_process_fork(struct rut_state *st, const struct rut_ctf_event *ev,
 			       const struct rut_state_class *c)
 {
@@ -189,11 +204,11 @@ static void sched_process_fork(struct rut_state *st, const struct rut_ctf_event 
 
 	if (has_pids)
 		parent->pid = parent_tid;
-	parent->comm = rut_an_state_name(st, ev, &c->f[FORK_PARENT_COMM]);
+	name_parent(st, ev, c, parent);
 	child = rut_an_state_thread_replace(st, rut_ctf_i32(ev, &c->f[FORK_CHILD_TID]));
 	if (has_pids)
 		child->pid = rut_ctf_i32(ev, &c->f[FORK_CHILD_PID]);
-	child->comm = rut_an_state_name(st, ev, &c->f[FORK_CHILD_COMM]);
+	rut_an_state_rename(st, child, rut_an_state_name(st, ev, &c->f[FORK_CHILD_COMM]));
 	child->cgroup = parent->cgroup;
 	if (!st->no_files)
 		copy_fds(st, ev, rut_an_state_leader(st, parent), child);
@@ -208,7 +223,7 @@ static void sched_process_exit(struct rut_state *st, const struct rut_ctf_event 
 		t->exiting = true;
 }
 
-enum { EXEC_TID, EXEC_FILENAME };
+enum { EXEC_TID, EXEC_FILENAME, EXEC_OLD_TID };
 
 #define COMM_MAX 15
 
@@ -227,6 +242,45 @@ static void set_exec_name(struct rut_state *st, const struct rut_ctf_event *ev,
 		rut_an_state_set_comm(st, t, name, len > COMM_MAX ? COMM_MAX : len);
 }
 
+/*
+ * A thread that is not the leader of its process takes the leader's TID, and goes on with it on its
+ * CPU. All other threads of the process have ended.
+ */
+static void take_tid(struct rut_state *st, const struct rut_ctf_event *ev,
+		     const struct rut_state_class *c, struct rut_thread *t)
+{
+	int64_t old_tid = rut_ctf_i64(ev, &c->f[EXEC_OLD_TID]);
+	struct rut_cpu *cpu = rut_an_state_get_cpu(st, st->cpu);
+	struct rut_thread *old = rut_an_state_thread(st, old_tid);
+	struct rut_hook_switch h = {.ts_ns = ev->ts_ns,
+				    .cpu = st->cpu,
+				    .prev_tid = old_tid,
+				    .next_tid = t->tid,
+				    .gap_tid = -1,
+				    .prev = old,
+				    .next = t,
+				    .wakeup_ns = RUT_NO_TIME};
+
+	rut_an_state_thread_revived(st, t);
+	if (!old)
+		return;
+	t->has_prio = old->has_prio;
+	t->prio = old->prio;
+	t->cgroup = old->cgroup;
+	t->calls_seen = old->calls_seen;
+	t->syscall = old->syscall;
+	t->syscall_begin_ns = old->syscall_begin_ns;
+	t->rq = old->rq;
+	t->fd_op = old->fd_op;
+	if (cpu->current == old) {
+		old->running--;
+		t->running++;
+		cpu->current = t;
+		notify_switch(st, &h, STATE_ENDED);
+	}
+	rut_an_state_thread_ended(st, old);
+}
+
 static void sched_process_exec(struct rut_state *st, const struct rut_ctf_event *ev,
 			       const struct rut_state_class *c)
 {
@@ -235,9 +289,11 @@ static void sched_process_exec(struct rut_state *st, const struct rut_ctf_event 
 	size_t n;
 
 	if (rut_ctf_ref_ok(&c->ctx_procname))
-		t->comm = rut_an_state_str(st, ev, &c->ctx_procname);
+		rut_an_state_rename(st, t, rut_an_state_str(st, ev, &c->ctx_procname));
 	else if (rut_ctf_ref_ok(&c->f[EXEC_FILENAME]))
 		set_exec_name(st, ev, c, t);
+	if (rut_ctf_ref_ok(&c->f[EXEC_OLD_TID]) && rut_ctf_i64(ev, &c->f[EXEC_OLD_TID]) != t->tid)
+		take_tid(st, ev, c, t);
 	list = rut_an_state_fds(t, &n);
 	for (size_t i = 0; i < n; i++) {
 		int64_t fd = list[i]->fd;
@@ -294,7 +350,7 @@ const struct rut_state_def rut_an_state_sched_defs[] = {
 	 sched_process_fork,
 	 {"child_tid", "child_pid", "child_comm", "parent_pid", "parent_comm", "parent_tid"}},
 	{"sched_process_exit", sched_process_exit, {"tid"}, RUT_HOOK_BIT(RUT_HOOK_WAKEUP)},
-	{"sched_process_exec", sched_process_exec, {"tid", "filename"}},
+	{"sched_process_exec", sched_process_exec, {"tid", "filename", "old_tid"}},
 	{"mm_page_alloc", page_alloc, {NULL}, PAGES},
 	{"kmem_mm_page_alloc", page_alloc, {NULL}, PAGES},
 	{"mm_page_free", page_free, {NULL}, PAGES},

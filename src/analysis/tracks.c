@@ -180,7 +180,7 @@ void rut_an_tracks_sample(struct rut_tracks *t, struct rut_state *st, const stru
 		break;
 	case RUT_SAMPLE_DISK:
 		add(t, RUT_TRACK_DISK, x->what,
-		    ((const struct rut_hook_block *)x->hook)->rq->write ? "write" : "read",
+		    rut_an_block_op_name(((const struct rut_hook_block *)x->hook)->rq->op),
 		    x->end_ns, duration);
 		break;
 	case RUT_SAMPLE_IRQ:

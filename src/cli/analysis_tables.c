@@ -125,8 +125,15 @@ const struct rut_opt rut_cli_opts_memtop[] = {COMMON_JSON, BY_GROUP, TOP, TOP_FL
 const struct rut_opt rut_cli_opts_offcpu[] = {COMMON_JSON, BY_GROUP, TOP, {0}};
 const struct rut_opt rut_cli_opts_syscalls[] = {COMMON_JSON, BY_GROUP, {0}};
 const struct rut_opt rut_cli_opts_io[] = {
-	COMMON_JSON, MIN_MAX, LOG,  TOP,
-	TOP_FLAG,    STATS,   FREQ, {"usage", NULL, "bytes by process, file and device", OPT_USAGE},
+	COMMON_JSON,
+	{"by", "WHAT", "with --usage: a row for each process or cgroup (default: thread)", OPT_BY},
+	MIN_MAX,
+	LOG,
+	TOP,
+	TOP_FLAG,
+	STATS,
+	FREQ,
+	{"usage", NULL, "bytes by process, file and device", OPT_USAGE},
 	{0},
 };
 const struct rut_opt rut_cli_opts_irq[] = {

@@ -88,6 +88,96 @@ assert sum(c["value"] for r in t["per-tid"]["data"] for c in r[1:]) == whole
 END
 }
 
+# What /proc calls the threads of a program at its end: one has executed another program, and threads have renamed
+# themselves and each other.
+names_are_those_of_proc() {
+  cat >names.py <<'END'
+import os, threading, time
+def comm(tid, name=None):
+    with open(f"/proc/self/task/{tid}/comm", "w" if name else "r") as f:
+        return f.write(name) if name else f.read().strip()
+def work():
+    for i in range(20):
+        os.getppid()
+        bytearray(1 << 20)
+        time.sleep(0.001)
+done, ids = threading.Event(), []
+def body():
+    ids.append(threading.get_native_id())
+    work()
+    done.wait()
+    work()
+threads = [threading.Thread(target=body) for i in range(2)]
+for t in threads: t.start()
+work()
+comm(ids[0], "others-name")
+comm(os.getpid(), "own-name")
+done.set()
+for t in ids: print(t, comm(t), flush=True)
+for t in threads: t.join()
+child = os.fork()
+if not child:
+    os.execv("/bin/sh", ["sh", "-c", "i=0; while [ $i -lt 20 ]; do i=$((i + 1)); sleep 0.001; done; echo $$ $(cat /proc/$$/comm)"])
+os.waitpid(child, 0)
+print(os.getpid(), comm(os.getpid()))
+END
+  "$RUTILE" record -o t -e sched,mm,syscall --buffer 64M -- /usr/bin/python3 names.py >known
+  cat known
+  for verb in cputop memtop syscallstats iousagetop offcpu; do
+    limit="--limit unlimited"
+    [ $verb != syscallstats ] || limit=
+    "$RUTILE" $verb --mi --skip-validation --no-intersection $limit t >mi
+    python3 - $verb <<'END'
+import json, sys
+known = {int(l.split()[0]): l.split()[1] for l in open("known")}
+assert len(known) == 4 and {"others-name", "own-name"} <= set(known.values()), known
+got = {}
+for t in json.load(open("mi"))["results"]:
+    for c in (c for r in t["data"] for c in r if isinstance(c, dict) and c.get("class") == "process"):
+        got.setdefault(c.get("tid"), set()).add(c.get("name"))
+bad = {tid: got.get(tid) for tid, name in known.items() if got.get(tid) != {name}}
+assert not bad, (sys.argv[1], bad, known)
+END
+  done
+}
+
+# What the kernel counts of a disk (/sys/block/DISK/stat: reads, writes, discards), beside iousagetop. It counts zeroes
+# and flushes as writes, although no data moves.
+disks_agree_with_the_kernel() {
+  truncate -s 64M image
+  disk=$(losetup -f --show image 2>err) || t_skip "no loop device: $(cat err)"
+  trap 'losetup -d "$disk"' EXIT
+  blkdiscard -o 32M -l 1M "$disk" 2>err || t_skip "it cannot discard: $(cat err)"
+  stat=/sys/block/${disk#/dev/}/stat
+  cat >work <<END
+blkdiscard -o 0 -l 8M $disk
+blkdiscard -z -o 8M -l 4M $disk
+dd if=/dev/zero of=$disk bs=64k count=16 oflag=direct
+dd if=$disk of=/dev/null bs=64k count=10 iflag=direct
+sync $disk
+END
+  cat "$stat" >before
+  "$RUTILE" record -a -o t -e block,sched --buffer 64M -- sh work
+  cat "$stat" >after
+  "$RUTILE" iousagetop --mi --skip-validation --no-intersection --limit unlimited t >mi
+  python3 - "${disk#/dev/}" <<'END'
+import json, sys
+before, after = (list(map(int, open(f).read().split())) for f in ("before", "after"))
+kernel = [b - a for a, b in zip(before, after)]
+requests, sectors = kernel[0] + kernel[4], kernel[2] + kernel[6]
+got = {}
+for t in json.load(open("mi"))["results"]:
+    c = t["class"] if isinstance(t["class"], str) else t["class"].get("inherit")
+    got.setdefault(c, []).extend(r for r in t["data"] if r[0].get("name") == sys.argv[1])
+none = {r[1]["value"]: r for r in got["per-disk-no-data"]}
+assert (none["discard"][3]["value"], none["discard"][4]["value"]) == (kernel[11], kernel[13] * 512), (none, kernel)
+assert kernel[13] * 512 == 8 << 20 and none["other"][4]["value"] == 4 << 20, (none, kernel)
+assert none["discard"][2]["name"] == none["other"][2]["name"] == "blkdiscard", none
+assert got["per-disk-top-sector"][0][1]["value"] == sectors - (4 << 11), (got, kernel)
+assert got["per-disk-top-request"][0][1]["value"] == requests - none["other"][3]["value"] - kernel[15], (got, kernel)
+END
+}
+
 # What a program did and what it counts itself, beside what is recorded of it.
 new_verbs_agree_with_the_program() {
   cat >work.py <<'END'
@@ -254,6 +344,8 @@ assert "(%d, TID: %d)" % (did["pid"], did["tid"]) in calls and "(?, TID" not in 
 END
 }
 
+t_case "bytes of disks agree with the kernel, discards apart" disks_agree_with_the_kernel
+t_case "names of threads are those of /proc" names_are_those_of_proc
 t_case "offcpu, nettop and series agree with what the program counts" new_verbs_agree_with_the_program
 t_case "an innocent thread is not on the critical path" a_hog_is_not_on_the_critical_path
 t_case "descriptors are those of /proc/PID/fd" descriptors_are_those_of_proc

@@ -624,7 +624,8 @@ threads_are_put_together() {
     done
     SW 4_000 0 10 1 20; SW 6_000 1 11 1 0; WAKE 7_000 0 11; SW 7_500 1 0 0 11
     echo "8_000 0 syscall_entry_getpid"; echo "8_300 0 syscall_exit_getpid ret=20"
-    SW 9_000 0 20 1 0; SW 11_000 1 11 1 0; } | mk
+    SW 9_000 0 20 1 0; SW 11_000 1 11 1 0; } >made.txt
+  mk <made.txt
   set -- --begin 1000 --mi
   run cputop "$@" --by cgroup | json '
 # 3000 + 5000 + 3500 ns of 10,000, and 5000.
@@ -641,6 +642,38 @@ assert {r[0]["name"]: r[1]["value"] for r in rows("allocd")} == {"/web": 2}, res
 assert [(r[0]["name"], r[1]["value"]) for r in rows("per_tid_stats")] == [("/web", 1)], results'
   run schedlog "$@" --stats --by cgroup | json '
 assert [r[0]["name"] for r in rows("per_tid_stats")] == ["/web"], results'
+  # Each reads 10 and 20 bytes, waits for a lock once, and the database's reads are of a disk, too.
+  { cat made.txt
+    for line in '2_000 0 10' '2_000 1 20' '8_400 0 30'; do
+      # shellcheck disable=SC2086
+      set -- $line
+      t=$(echo "$1" | tr -d _)
+      echo "$t $2 syscall_entry_read fd=5 count=$3"; echo "$((t + 10)) $2 syscall_exit_read ret=$3"
+      echo "$((t + 20)) $2 syscall_entry_futex uaddr=4096 op=0"; echo "$((t + 50)) $2 syscall_exit_futex ret=0"
+    done
+    echo "8_500 0 block_rq_issue dev=8 sector=1 nr_sector=8 tid=20 rwbs=4"
+    echo "8_600 0 block_rq_complete dev=8 sector=1 nr_sector=8"
+    echo "8_700 0 block_rq_issue dev=8 sector=1 nr_sector=16 tid=20 rwbs=2"
+    echo "8_800 0 block_rq_complete dev=8 sector=1 nr_sector=16"; } | mk more
+  mv trace few; mv more trace
+  set -- --begin 1000 --mi
+  run iousagetop "$@" --by cgroup | json '
+got = {r[0]["name"]: r[1]["value"] for r in rows("Per-process top I/O operations [read]")}
+assert got == {"/web": 30, "/db": 30}, got
+assert [(r[0]["name"], r[1]["value"]) for r in rows("Per-process top block I/O operations [read]")] == [("/db", 4096)]
+assert [(r[2]["name"], r[4]["value"]) for r in rows("per-disk-no-data")] == [("/db", 8192)]
+assert all("tid" not in r[0] and "pid" not in r[0] for r in rows("Per-process top I/O operations [read]"))'
+  run iousagetop "$@" --by process | json '
+got = {r[0]["tid"]: r[1]["value"] for r in rows("Per-process top I/O operations [read]")}
+assert got == {10: 30, 20: 30}, got'
+  run iousagetop --begin 1000 --by cgroup >out
+  grep -Eq ' /web +30 B|30 B +/web|/web  ' out
+  not grep -q 'tid=' out
+  rc=0; run iolatencytop --begin 1000 --by cgroup >out 2>err || rc=$?
+  [ $rc = 2 ] && grep -q 'only with --usage' err
+  run futexstats "$@" --by cgroup | json '
+assert {r[0]["name"]: r[1]["value"] for r in rows("per-tid")} == {"/web": 2, "/db": 1}, results'
+  mv trace more; mv few trace
   for line in schedlog schedtop 'schedstats --total'; do
     # shellcheck disable=SC2086 # words
     rc=0; run $line --begin 1000 --by cgroup >out 2>err || rc=$?

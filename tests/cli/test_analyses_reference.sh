@@ -15,6 +15,71 @@ r = {x[0]["tid"]: (x[0]["name"], x[1]["value"]) for x in rows("per-process")}
 assert r[20] == ("late", 1), r'
 }
 
+# A thread has one name in every report: the last one, whether an exec, prctl() or another process gave it.
+# 20 is a thread of the process 10, and forks 30, which executes and then calls itself otherwise.
+names_are_the_last_everywhere() {
+  S=sched_switch
+  {
+    echo "100 0 lttng_statedump_process_state tid=10 vtid=10 pid=10 vpid=10 ppid=1 vppid=1 name=main type=0 mode=5 submode=0 status=5"
+    echo "110 0 lttng_statedump_process_state tid=20 vtid=20 pid=10 vpid=10 ppid=1 vppid=1 name=pool type=0 mode=5 submode=0 status=5"
+    echo "120 0 lttng_statedump_file_descriptor pid=10 fd=4 filename=/a flags=0"
+    work 1000 swapper/0 0 main 10
+    work 2000 main 10 pool 20
+    echo "2900 0 sched_process_fork parent_comm=pool parent_tid=20 parent_pid=10 child_comm=pool child_tid=30 child_pid=30"
+    work 3000 pool 20 pool 30
+    echo "3900 0 sched_process_exec filename=/opt/a-name-longer-than-15 tid=30 old_tid=30"
+    work 4000 a-name-longer-t 30 main 10
+    work 5000 main 10 a-name-longer-t 30
+    # It has renamed itself while it ran; the main thread was renamed while it slept.
+    work 6000 chosen 30 renamed 10
+    echo "7000 0 $S prev_comm=renamed prev_tid=10 prev_prio=20 prev_state=1 next_comm=swapper/0 next_tid=0 next_prio=20"
+  } | mk
+  for verb in cputop memtop syscallstats iousagetop schedtop fdtop futexstats offcpu nettop; do
+    run $verb --mi | json '
+want = {10: "renamed", 20: "pool", 30: "chosen"}
+seen = set()
+for t in results:
+    for c in (c for r in t["data"] for c in r if isinstance(c, dict) and c.get("class") == "process"):
+        number = c.get("tid", c.get("pid"))
+        if number:
+            seen.add(number)
+            assert c.get("name") == want[number], (sys.argv[1], c)
+least = {"fdtop": {10, 30}, "nettop": set()}.get(sys.argv[1], {10, 20, 30})
+assert seen >= least, (sys.argv[1], seen)' $verb
+  done
+  # The texts have no second name, either.
+  for verb in cputop memtop syscallstats iousagetop; do
+    run $verb >out
+    not grep -Eq 'main|longer' out
+  done
+}
+
+work() { # TIME PREV TID NEXT TID
+  echo "$(($1 - 50)) 0 sched_wakeup comm=$4 tid=$5 prio=20 target_cpu=0"
+  echo "$1 0 sched_switch prev_comm=$2 prev_tid=$3 prev_prio=20 prev_state=1 next_comm=$4 next_tid=$5 next_prio=20"
+  echo "$(($1 + 100)) 0 syscall_entry_read fd=4 count=10"
+  echo "$(($1 + 200)) 0 syscall_exit_read ret=10"
+  echo "$(($1 + 300)) 0 kmem_mm_page_alloc page=1 order=0"
+  echo "$(($1 + 400)) 0 kmem_mm_page_free page=1 order=0"
+  echo "$(($1 + 500)) 0 syscall_entry_futex uaddr=4096 op=0 val=1 utime=0 uaddr2=0 val3=0"
+  echo "$(($1 + 600)) 0 syscall_exit_futex ret=0"
+}
+
+# Of the leader's process another thread executes: it goes on under the leader's TID, on its CPU.
+an_exec_of_a_thread_takes_the_tid() {
+  {
+    SW 1_000 0 0 0 10
+    SW 2_000 0 10 64 20
+    echo "5_000 0 sched_process_exec filename=/bin/new tid=10 old_tid=20"
+    echo "9_000 0 sched_switch prev_comm=new prev_tid=10 prev_prio=20 prev_state=1 next_comm=swapper/0 next_tid=0 next_prio=20"
+    echo "11_000 0 tick n=1"
+  } | mk
+  run cputop --mi | json '
+r = {x[0]["tid"]: (x[0]["name"], round(x[3]["value"], 9)) for x in rows("per-process")}
+assert r[10] == ("new", 0.5) and r[20] == ("t20", 0.3), r
+assert round(rows("per-cpu")[0][1]["value"], 9) == 0.8, rows("per-cpu")'
+}
+
 # Known from a statedump, a wakeup or a migration before the row is made: no change of it need follow.
 priorities_known_before_are_listed() {
   { echo "50 0 lttng_statedump_process_state tid=30 pid=30 name=dumped prio=10"
@@ -180,7 +245,64 @@ r = {x[0]["path"]: x[1]["value"] for w in ("read", "written") for x in rows("Per
 assert r == {"/a": 1070, "/b": 1089}, r'
 }
 
+# Only reads and writes move data. Bits as LTTng records them: a flush that belongs to a write, a discard with SYNC,
+# one that erases, zeroes (no bit).
+discards_are_no_reads() {
+  {
+    echo "env tracer_name=lttng-modules"
+    echo "$SWITCH"
+    echo "1_500 0 lttng_statedump_block_device dev=8 diskname=sda"
+    t=2000 s=0
+    for rq in '4 8 10' '36 16 10' '1 32 10' '289 64 10' '2 1024 10' '34 512 11' '130 2048 10' '0 4096 10' '2 1024 11'; do
+      # shellcheck disable=SC2086
+      set -- $rq
+      s=$((s + 10000)) t=$((t + 1000))
+      echo "$t 0 block_rq_issue dev=8 sector=$s nr_sector=$2 tid=$3 rwbs=$1"
+      echo "$((t + $1 + 100)) 0 block_rq_complete dev=8 sector=$s nr_sector=$2"
+    done
+    echo "20_000 0 tick n=1"
+  } | mk
+  run iousagetop --mi | json '
+by = {w: [(r[0]["tid"], r[1]["value"]) for r in rows("Per-process top block I/O operations [%s]" % w)] for w in ("read", "written")}
+assert by == {"read": [(10, 24 * 512)], "written": [(10, 96 * 512)]}, by
+assert rows("per-disk-top-sector")[0][1]["value"] == 120
+assert rows("per-disk-top-request")[0][1]["value"] == 4
+got = {(r[1]["value"], r[2]["tid"]): (r[0]["name"], r[3]["value"], r[4]["value"], r[5]["value"], r[6]["value"])
+       for r in rows("per-disk-no-data")}
+want = {("discard", 10): ("sda", 1, 1024 * 512, 102, 102), ("discard", 11): ("sda", 2, 1536 * 512, 118, 134),
+        ("secure erase", 10): ("sda", 1, 2048 * 512, 230, 230), ("other", 10): ("sda", 1, 4096 * 512, 100, 100)}
+assert got == want, got'
+  run iousagetop >out
+  grep -q '^Disk requests that move no data' out
+  grep -Eq '^sda +discard +\(11\) +2 +768.00 KiB +0.118 +0.134$' out
+  run iolatencystats --mi | json '
+r = rows("disk-latency-stats")[0]
+assert r[0]["name"] == "sda" and r[1]["value"] == 4 and r[4]["value"] == 389, r'
+  run series --by disk -r 1h >out
+  grep -q ',read_bytes_per_s,' out
+  python3 - <<'END'
+import csv
+rows = {r["metric"]: float(r["value"]) for r in csv.DictReader(open("out"))}
+span = 18.5e-6
+for metric, sectors in ("read_bytes_per_s", 24), ("written_bytes_per_s", 96), ("discarded_bytes_per_s", 1024 + 512 + 2048 + 1024):
+    assert abs(rows[metric] * span / 512 / sectors - 1) < 0.1, (metric, rows)
+END
+  # Traces without such requests have no such table.
+  { echo "$SWITCH"; echo "2_000 0 block_rq_issue dev=8 sector=1 nr_sector=8 tid=10 rwbs=4"
+    echo "3_000 0 block_rq_complete dev=8 sector=1 nr_sector=8"; } | mk plain
+  "$RUTILE" iousagetop --skip-validation --no-intersection plain >out
+  grep -q '8 sectors' out
+  not grep -q 'move no data' out
+  # 0 is a read where no tracer has recorded the trace (as in the tests of lttng-analyses).
+  sed -i 's/tracer_name/other_name/' trace/metadata
+  run iousagetop --mi | json '
+assert rows("Per-process top block I/O operations [read]")[0][1]["value"] == (24 + 4096) * 512'
+}
+
+t_case "discards and zeroes are neither reads nor writes" discards_are_no_reads
 t_case "names from migrations" a_migration_names_its_thread
+t_case "one name in every report, the last" names_are_the_last_everywhere
+t_case "a thread that executes takes the TID of its process" an_exec_of_a_thread_takes_the_tid
 t_case "priorities that were known before" priorities_known_before_are_listed
 t_case "names of interrupts with --refresh" interrupts_of_intervals_have_their_name
 t_case "the tree of periods is printed once" the_tree_of_periods_is_printed_once
