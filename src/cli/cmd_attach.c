@@ -53,7 +53,7 @@ static int apply(struct rut_recorder *r, const struct rut_session_verb *v, struc
 			fprintf(stderr, "rutile attach: %s; retrying\n", err->msg);
 		if (rc >= 0 && failed)
 			fprintf(stderr, "rutile attach: writing to '%s' again\n", c.writer.path);
-		poll(NULL, 0, c.sleep_ms);
+		rut_consumer_wait(&c, c.sleep_ms);
 	}
 	if (c.writer.lapped)
 		fprintf(stderr,

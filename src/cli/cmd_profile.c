@@ -449,7 +449,7 @@ static int consume(struct profile *f, struct rut_consumer *c, struct rut_err *er
 			rc = refresh(f, c, err);
 			shown = now;
 		}
-		poll(NULL, 0, c->sleep_ms);
+		rut_consumer_wait(c, c->sleep_ms);
 	}
 	f->consumer = NULL;
 	return rc;

@@ -259,7 +259,7 @@ static void consume(struct record *rec, struct rut_consumer *c, int *ret_status)
 		if (rut_cli_record_ruby_over(&rec->opts.ruby))
 			break;
 		step_statics(rec, c->recorder->meta->current);
-		poll(NULL, 0, rec->child > 0 && c->sleep_ms > 20 ? 20 : c->sleep_ms);
+		rut_consumer_wait(c, rec->child > 0 ? 20 : c->sleep_ms);
 	}
 }
 

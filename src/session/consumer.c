@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +19,7 @@
 #include "session/mappings.h"
 #include "session/rubies.h"
 #include "session/stacks.h"
+#include "session/unwind.h"
 #include "stream/sender.h"
 
 #define FLUSH_NS      1000000000ull
@@ -539,6 +541,28 @@ int rut_consumer_step(struct rut_consumer *c, struct rut_err *err)
 	}
 	rc = must_rotate(c, now) ? try_rotate(c, now, err) : 0;
 	return rc < 0 ? rc : beside;
+}
+
+/* When the code of a process has to be read next. */
+static uint64_t next_due_ns(const struct rut_recorder *r)
+{
+	uint64_t unwind = rut_unwind_due_ns(r), ruby = rut_rubies_due_ns(r);
+
+	return unwind < ruby ? unwind : ruby;
+}
+
+void rut_consumer_wait(struct rut_consumer *c, int ms)
+{
+	uint64_t now = rut_ring_clock(), due = next_due_ns(c->recorder);
+
+	if (ms > c->sleep_ms)
+		ms = c->sleep_ms;
+	if (due < now + (uint64_t)ms * 1000000)
+		ms = due > now ? (int)((due - now + 999999) / 1000000) : 1;
+	if (c->mappings)
+		rut_mappings_wait(c->mappings, ms);
+	else
+		poll(NULL, 0, ms);
 }
 
 void rut_consumer_abandon(struct rut_consumer *c)

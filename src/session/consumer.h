@@ -83,6 +83,9 @@ void rut_consumer_statedump(struct rut_consumer *c);
  */
 int rut_consumer_step(struct rut_consumer *c, struct rut_err *err);
 
+/* Sleeps until the next round is due, for `ms` at most. */
+void rut_consumer_wait(struct rut_consumer *c, int ms);
+
 /* Switches to the next directory now. */
 int rut_consumer_rotate(struct rut_consumer *c, struct rut_err *err);
 

@@ -213,7 +213,7 @@ static void daemon_loop(struct rut_consumer *c)
 		}
 		answer_clear(c, &clear_begun);
 		rut_budget_follow(&budget, c->recorder);
-		poll(NULL, 0, c->sleep_ms);
+		rut_consumer_wait(c, c->sleep_ms);
 	}
 	rc = rut_consumer_close(c, &err);
 	if (rc < 0)

@@ -6,9 +6,11 @@
 #include <dirent.h>
 #include <errno.h>
 #include <linux/perf_event.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -26,6 +28,8 @@
 #include "session/unwind.h"
 
 #define RING_PAGES 64 /* a power of two */
+#define PAUSE_MS   2
+#define PAUSE_MAX  32
 
 struct mapping {
 	int32_t pid;
@@ -166,6 +170,9 @@ struct ring {
 struct rut_mappings {
 	struct ring *rings; /* owned */
 	int n;
+	int epoll_fd; /* of all rings; owned */
+	bool met;     /* the last look found new code of a process that is recorded */
+	int pause_ms; /* wake-ups are so far apart */
 	uint64_t lost;
 	/* A record that wraps around the ring's end. */
 	unsigned char copy[65536];
@@ -192,7 +199,7 @@ static int open_ring(struct ring *r, int cpu, bool build_id)
 		.use_clockid = 1,
 		.clockid = CLOCK_MONOTONIC,
 		.watermark = 1,
-		.wakeup_watermark = 1 << 16,
+		.wakeup_watermark = 1, /* each record wakes rut_mappings_wait() */
 	};
 	void *map;
 
@@ -207,6 +214,13 @@ static int open_ring(struct ring *r, int cpu, bool build_id)
 	return 0;
 }
 
+static void watch(struct rut_mappings *m, int fd)
+{
+	struct epoll_event ev = {.events = EPOLLIN | EPOLLET};
+
+	epoll_ctl(m->epoll_fd, EPOLL_CTL_ADD, fd, &ev);
+}
+
 static int open_rings(struct rut_mappings **ret, const struct rut_recorder *rec)
 {
 	struct rut_mappings *m = calloc(1, sizeof(*m));
@@ -219,6 +233,8 @@ static int open_rings(struct rut_mappings **ret, const struct rut_recorder *rec)
 		return -ENOMEM;
 	}
 	m->n = rec->ncpus;
+	m->pause_ms = PAUSE_MS;
+	m->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	for (int cpu = 0; cpu < m->n; cpu++)
 		m->rings[cpu].fd = -1;
 	for (int cpu = 0; cpu < m->n && !rc; cpu++) {
@@ -228,6 +244,8 @@ static int open_rings(struct rut_mappings **ret, const struct rut_recorder *rec)
 			rc = open_ring(&m->rings[cpu], cpu, false);
 		if (rc == -ENODEV)
 			rc = 0; /* offline */
+		if (m->rings[cpu].page)
+			watch(m, m->rings[cpu].fd);
 	}
 	if (rc) {
 		rut_mappings_free(m);
@@ -252,6 +270,7 @@ void rut_mappings_free(struct rut_mappings *m)
 			munmap(m->rings[i].page, ring_bytes() + (size_t)getpagesize());
 		rut_closep(&m->rings[i].fd);
 	}
+	rut_closep(&m->epoll_fd);
 	free(m->rings);
 	free(m);
 }
@@ -285,7 +304,8 @@ struct identity {
 	uint64_t time_ns;
 };
 
-static void on_mmap(struct rut_statedump *s, struct rut_recorder *rec, const struct mmap2 *r)
+static void on_mmap(struct rut_mappings *found, struct rut_statedump *s, struct rut_recorder *rec,
+		    const struct mmap2 *r)
 {
 	const struct identity *id = (const void *)((const char *)r + r->header.size - sizeof(*id));
 	struct mapping m = {
@@ -299,6 +319,8 @@ static void on_mmap(struct rut_statedump *s, struct rut_recorder *rec, const str
 	struct ids none = {0};
 	bool is_file = r->header.size > sizeof(*r) && r->path[0] == '/' && r->path[1] != '/';
 
+	if (r->prot & PROT_EXEC)
+		found->met = true;
 	if (r->prot & PROT_EXEC)
 		rut_unwind_mapped(rec, (int32_t)r->pid, is_file);
 	/* "//anon" is code made at run time. */
@@ -343,7 +365,7 @@ static void on_record(struct rut_mappings *m, struct rut_statedump *s, struct ru
 	    (pid_t)pid == getpid() || !is_recorded(r, (int32_t)pid))
 		return;
 	if (h->type == PERF_RECORD_MMAP2)
-		on_mmap(s, r, (const void *)h);
+		on_mmap(m, s, r, (const void *)h);
 	else if (rut_mappings_wanted(r))
 		on_fork(s, (const void *)h);
 }
@@ -377,6 +399,7 @@ void rut_mappings_step(struct rut_mappings *m, struct rut_statedump *s, struct r
 {
 	uint64_t lost = m->lost;
 
+	m->met = false;
 	for (int i = 0; i < m->n; i++)
 		if (m->rings[i].page)
 			read_ring(m, &m->rings[i], s, r);
@@ -384,4 +407,24 @@ void rut_mappings_step(struct rut_mappings *m, struct rut_statedump *s, struct r
 		rut_unwind_lost(r);
 	if (m->lost > lost)
 		rut_warn("too many programs were started at once: some stacks will have no names");
+}
+
+void rut_mappings_wait(struct rut_mappings *m, int ms)
+{
+	struct epoll_event ev;
+
+	if (m->met)
+		m->pause_ms = PAUSE_MS;
+	if (ms <= m->pause_ms) {
+		poll(NULL, 0, ms);
+		return;
+	}
+	/* What came before is ready at once. */
+	poll(NULL, 0, m->pause_ms);
+	ms -= m->pause_ms;
+	/* Other processes map code, too: those that are not recorded wake this ever more rarely. */
+	if (epoll_wait(m->epoll_fd, &ev, 1, ms) <= 0)
+		m->pause_ms = PAUSE_MS;
+	else if (m->pause_ms < PAUSE_MAX)
+		m->pause_ms *= 2;
 }

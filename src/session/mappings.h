@@ -29,4 +29,10 @@ void rut_mappings_free(struct rut_mappings *m);
 /* Writes what has come since the last call. */
 void rut_mappings_step(struct rut_mappings *m, struct rut_statedump *s, struct rut_recorder *r);
 
+/*
+ * Sleeps for so long, or until a process maps code: its stacks are whole only once its tables are
+ * read, and a program that starts maps all of its libraries within milliseconds.
+ */
+void rut_mappings_wait(struct rut_mappings *m, int ms);
+
 #endif

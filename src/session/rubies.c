@@ -17,6 +17,7 @@
 
 #define WAITING_MAX 256
 #define RETRY_NS    20000000ull
+#define RETRY_MIN   2000000ull /* a program that was just started */
 #define GIVE_UP_NS  20000000000ull
 
 /* Processes with a VM under construction. */
@@ -97,6 +98,13 @@ void rut_rubies_mapped(struct rut_recorder *r, int32_t pid, const char *path)
 		await(r, pid);
 }
 
+static uint64_t pause_ns(uint64_t age_ns)
+{
+	uint64_t ns = age_ns / 4;
+
+	return ns < RETRY_MIN ? RETRY_MIN : ns > RETRY_NS ? RETRY_NS : ns;
+}
+
 void rut_rubies_step(struct rut_recorder *r)
 {
 	struct rut_rubies *w = r->rubies;
@@ -118,11 +126,21 @@ void rut_rubies_step(struct rut_recorder *r)
 					 "found in "
 					 "its memory",
 					 w->waiting[i].pid);
-			w->waiting[i].next_ns = now + RETRY_NS;
+			w->waiting[i].next_ns = now + pause_ns(now - w->waiting[i].since_ns);
 		}
 		if (again)
 			w->waiting[n++] = w->waiting[i];
 	}
 	if (w)
 		w->n = n;
+}
+
+uint64_t rut_rubies_due_ns(const struct rut_recorder *r)
+{
+	uint64_t due = UINT64_MAX;
+
+	for (size_t i = 0; r->rubies && i < r->rubies->n; i++)
+		if (r->rubies->waiting[i].next_ns < due)
+			due = r->rubies->waiting[i].next_ns;
+	return due;
 }

@@ -22,6 +22,8 @@ void rut_rubies_mapped(struct rut_recorder *r, int32_t pid, const char *path);
 
 /* Inspects those again that had no complete VM. */
 void rut_rubies_step(struct rut_recorder *r);
+/* When the next step has something to do; UINT64_MAX: nothing is known yet. */
+uint64_t rut_rubies_due_ns(const struct rut_recorder *r);
 
 void rut_rubies_free(struct rut_rubies *rubies);
 

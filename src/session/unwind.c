@@ -31,13 +31,16 @@
 #include "session/unwind_table.h"
 
 #define WAITS_MAX  16384
-#define SETTLE_NS  5000000ull	 /* a program that starts maps one library after the other */
-#define PERIOD_NS  30000000ull	 /* a process is read so often at most ... */
+#define SETTLE_NS  1000000ull	 /* a program that starts maps one library after the other */
+#define PERIOD_NS  4000000ull	 /* a process is read so often at most ... */
 #define PERIOD_MAX 2000000000ull /* ... up to this where it never stops mapping code */
+#define QUIET_NS   60000000ull	 /* it has stopped for now */
 #define ANONYMOUS_NS                                                                               \
-	1000000000ull	      /* code made at run time has no tables: it hides what was there */
-#define STEP_NS 5000000ull    /* for reading processes, between looks at the rings */
-#define SCAN_NS 1000000000ull /* all processes are read so often at most */
+	1000000000ull		/* code made at run time has no tables: it hides what was there */
+#define FORGET_NS 100000000ull	/* processes that map nothing are forgotten so often */
+#define REST_NS	  50000000ull	/* after a long step */
+#define STEP_NS	  5000000ull	/* for reading processes, between looks at the rings */
+#define SCAN_NS	  1000000000ull /* all processes are read so often at most */
 
 /* A process that has mapped code, or had a moment ago. */
 struct wait {
@@ -54,7 +57,9 @@ struct rut_unwinds {
 	uint64_t given_up; /* reads, since the tables are locked for too long */
 	/* Some process has mapped code, and it is not known which one. */
 	bool all;
-	DIR *scan; /* owned; NULL: none is under way */
+	uint64_t due_ns;  /* of the process that is due first */
+	uint64_t rest_ns; /* nothing is read before */
+	DIR *scan;	  /* owned; NULL: none is under way */
 	uint64_t scan_ns;
 	bool said_rows, said_ranges, said_share, said_procs;
 };
@@ -491,6 +496,8 @@ void rut_unwind_mapped(struct rut_recorder *r, int32_t pid, bool is_file)
 		due = w->read_ns + w->period_ns;
 	if (!w->due_ns || due < w->due_ns)
 		w->due_ns = due;
+	if (due < u->due_ns)
+		u->due_ns = due;
 }
 
 void rut_unwind_lost(struct rut_recorder *r)
@@ -534,7 +541,7 @@ static void forget_quiet(struct rut_unwinds *u, uint64_t now)
 	rut_map_each(&u->waits, slot) {
 		struct wait *w = slot->value;
 
-		if (!w->due_ns && now - w->read_ns > 2 * w->period_ns)
+		if (!w->due_ns && now - w->read_ns > 2 * w->period_ns + QUIET_NS)
 			list[n++] = w;
 	}
 	while (n) {
@@ -548,7 +555,7 @@ static void forget_quiet(struct rut_unwinds *u, uint64_t now)
 static void read_due(struct rut_recorder *r, struct wait *w)
 {
 	uint64_t now = rut_ring_clock();
-	bool again = w->read_ns && now - w->read_ns < 2 * w->period_ns;
+	bool again = w->read_ns && now - w->read_ns < 2 * w->period_ns + QUIET_NS;
 
 	/* Its code is read with its interpreter's loop. */
 	if (w->scanned)
@@ -595,6 +602,21 @@ static void scan_all(struct rut_recorder *r, uint64_t now)
 	}
 }
 
+/* When the next process is due. A third of the time is spent on reading at most. */
+static void find_due(struct rut_unwinds *u, uint64_t begun_ns)
+{
+	uint64_t now = rut_ring_clock(), rest = 2 * (now - begun_ns);
+
+	u->due_ns = now + FORGET_NS;
+	rut_map_each(&u->waits, slot) {
+		const struct wait *w = slot->value;
+
+		if (w->due_ns && w->due_ns < u->due_ns)
+			u->due_ns = w->due_ns;
+	}
+	u->rest_ns = now + (rest < REST_NS ? rest : REST_NS);
+}
+
 void rut_unwind_step(struct rut_recorder *r)
 {
 	struct rut_unwinds *u = r->unwinds;
@@ -607,6 +629,8 @@ void rut_unwind_step(struct rut_recorder *r)
 	scan_all(r, now);
 	if (rut_unwind_tables_crowded(&u->tables, now))
 		sweep(r, false);
+	if (now < rut_unwind_due_ns(r))
+		return;
 	forget_quiet(u, now);
 	list = calloc(u->waits.count + 1, sizeof(struct wait *));
 	if (!list)
@@ -621,6 +645,16 @@ void rut_unwind_step(struct rut_recorder *r)
 	qsort(list, n, sizeof(struct wait *), by_due);
 	for (size_t i = 0; i < n && rut_ring_clock() - now <= STEP_NS; i++)
 		read_due(r, list[i]);
+	find_due(u, now);
+}
+
+uint64_t rut_unwind_due_ns(const struct rut_recorder *r)
+{
+	const struct rut_unwinds *u = r->unwinds;
+
+	if (!u || !u->waits.count)
+		return UINT64_MAX;
+	return u->due_ns > u->rest_ns ? u->due_ns : u->rest_ns;
 }
 
 void rut_unwind_free(struct rut_unwinds *u)

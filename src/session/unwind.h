@@ -34,6 +34,8 @@ void rut_unwind_mapped(struct rut_recorder *r, int32_t pid, bool is_file);
 /* ... and which one is not known: all are read again, at most once a second and in steps. */
 void rut_unwind_lost(struct rut_recorder *r);
 void rut_unwind_step(struct rut_recorder *r);
+/* When the next step has something to read; UINT64_MAX: nothing is known yet. */
+uint64_t rut_unwind_due_ns(const struct rut_recorder *r);
 
 void rut_unwind_free(struct rut_unwinds *u);
 
