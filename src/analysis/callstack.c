@@ -367,6 +367,21 @@ void rut_an_callstacks_free(struct rut_callstacks *s)
 
 /* Symbols */
 
+void rut_an_callstacks_inherit(struct rut_callstacks *s, struct rut_callstacks *from)
+{
+	for (size_t i = 0; i < s->nfiles; i++)
+		for (size_t k = 0; k < from->nfiles; k++) {
+			struct file *to = &s->files[i], *f = &from->files[k];
+
+			/* Without an id the same path may be another file now. */
+			if (to->symbols || !f->symbols || !f->id_len || to->id_len != f->id_len ||
+			    memcmp(to->id, f->id, f->id_len) != 0 || strcmp(to->path, f->path) != 0)
+				continue;
+			to->symbols = RUT_TAKE(f->symbols);
+			to->tried = true;
+		}
+}
+
 static bool is_the_file(const struct file *f, const char *path)
 {
 	uint8_t id[RUT_BUILD_ID_MAX];

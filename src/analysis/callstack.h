@@ -55,6 +55,12 @@ int rut_an_callstacks_load(struct rut_callstacks **ret, struct rut_ctf_set *set,
 void rut_an_callstacks_free(struct rut_callstacks *s);
 
 /*
+ * Before stacks are asked for: takes the symbols that `from` has read of files which both have, by
+ * path and build-id. To read those of one file takes milliseconds.
+ */
+void rut_an_callstacks_inherit(struct rut_callstacks *s, struct rut_callstacks *from);
+
+/*
  * Calls fn with each frame, innermost first: "function+0x1f (libc.so.6)". `address` is as it is in
  * the trace, with its marks (bpf/unwind.h). Returns the number of
  * frames, 0 when the event has no stack of that kind; "(stack lost)" is the one frame of a stack

@@ -381,9 +381,13 @@ int rut_an_profile_add(struct rut_profile *p, struct rut_ctf_set *set, struct ru
 		return rut_err_set(err, ENOMEM, "out of memory");
 	f->p = p;
 	rc = rut_an_callstacks_load(&r.stacks, set, "", err);
-	if (!rc)
+	if (!rc) {
+		if (p->stacks_before)
+			rut_an_callstacks_inherit(r.stacks, p->stacks_before);
 		rc = read_events(&r, set, err);
-	rut_an_callstacks_free(r.stacks);
+	}
+	rut_an_callstacks_free(p->stacks_before);
+	p->stacks_before = r.stacks;
 	return rc;
 }
 
@@ -437,4 +441,5 @@ void rut_an_profile_fini(struct rut_profile *p)
 	rut_map_each(&p->pending, slot)
 		free(slot->value);
 	rut_map_fini(&p->pending);
+	rut_an_callstacks_free(p->stacks_before);
 }

@@ -46,6 +46,8 @@ struct rut_profile {
 	uint64_t stacks_read, unordered; /* unordered: where native frames belong is not known */
 	uint64_t stamp;
 	struct rut_map pending; /* by thread: struct pending, owned */
+	/* Of the part of the trace that was read last, for the symbols; owned. */
+	struct rut_callstacks *stacks_before;
 	uint64_t last_ns;
 	/* Allocations: exact, while the rows are estimated from samples; times are objects or
 	 * bytes. */

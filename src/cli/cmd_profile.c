@@ -481,6 +481,7 @@ static int record(struct profile *f, struct rut_err *err)
 		rc = trace_targets(f, r, err);
 	if (!rc) {
 		setpriority(PRIO_PROCESS, 0, -10);
+		c.bare = f->temporary[0];
 		rut_consumer_statedump(&c);
 		rc = consume(f, &c, err);
 		rut_programs_detach(r);

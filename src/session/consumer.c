@@ -227,6 +227,12 @@ static bool has_vanished(struct rut_consumer *c, uint64_t now)
 	       open.st_dev != named.st_dev || open.st_ino != named.st_ino;
 }
 
+static void dump_state(struct rut_consumer *c)
+{
+	if (!c->bare)
+		rut_writer_statedump(&c->writer, 0);
+}
+
 /* Continues in a directory of the same name where possible, else in the next one. */
 static int replace_vanished(struct rut_consumer *c, struct rut_err *err)
 {
@@ -254,7 +260,7 @@ static int replace_vanished(struct rut_consumer *c, struct rut_err *err)
 	}
 	rut_warn("'%s' no longer exists: recording continues in a new directory '%s'", gone,
 		 c->writer.path);
-	rut_writer_statedump(&c->writer, 0);
+	dump_state(c);
 	return 0;
 }
 
@@ -332,7 +338,7 @@ int rut_consumer_rotate(struct rut_consumer *c, struct rut_err *err)
 	if (rc < 0)
 		return rc;
 	c->rotate_failed_ns = 0;
-	rut_writer_statedump(&c->writer, 0);
+	dump_state(c);
 	remove_oldest(c);
 	return 0;
 }
@@ -442,7 +448,7 @@ void rut_consumer_follow_mappings(struct rut_consumer *c)
 
 void rut_consumer_statedump(struct rut_consumer *c)
 {
-	rut_writer_statedump(&c->writer, 0);
+	dump_state(c);
 	rut_writer_mappings(&c->writer, &c->mappings);
 }
 

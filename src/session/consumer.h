@@ -43,6 +43,9 @@ struct rut_consumer {
 	char **directories;	      /* those written, oldest first; owned */
 	size_t n_dirs;
 	bool log_dirs;
+	/* The directories have no state of the machine (processes, descriptors, devices): for
+	 * those that are only read for the stacks in them. Set it after rut_consumer_open(). */
+	bool bare;
 	int sleep_ms;
 };
 

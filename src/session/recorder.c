@@ -599,6 +599,7 @@ void rut_recorder_free(struct rut_recorder *r)
 	rut_programs_free(r);
 	rut_rubies_free(r->rubies);
 	rut_unwind_free(r->unwinds);
+	rut_kernel_names_fini(&r->kernel_names);
 	if (r->data)
 		munmap(r->data, r->data_bytes);
 	if (r->meta)

@@ -18,6 +18,7 @@
 #include "ring/read.h"
 #include "session/conf.h"
 #include "session/filter.h"
+#include "session/kernel_names.h"
 #include "session/meta.h"
 
 struct rut_err;
@@ -78,10 +79,11 @@ struct rut_recorder {
 	struct rut_budget *budget;    /* a mapping; owned */
 	struct rut_stack_set *stacks; /* a mapping; owned */
 	size_t nsets;
-	struct rut_code_set *codes;  /* a mapping; owned */
-	size_t ncodes;		     /* sets; 1: the session has no Ruby stacks */
-	struct rut_rubies *rubies;   /* rubies.c; owned */
-	struct rut_unwinds *unwinds; /* unwind.c; owned */
+	struct rut_code_set *codes;	      /* a mapping; owned */
+	size_t ncodes;			      /* sets; 1: the session has no Ruby stacks */
+	struct rut_kernel_names kernel_names; /* of the stacks that are written */
+	struct rut_rubies *rubies;	      /* rubies.c; owned */
+	struct rut_unwinds *unwinds;	      /* unwind.c; owned */
 	/* Added to the offset of the clock in what this process writes: of another machine's. */
 	int64_t clock_correction_ns;
 	bool drains; /* this thread drains the rings and calls rut_unwind_step(): it must not wait

@@ -7,7 +7,8 @@
 
 #include "base/buf.h"
 #include "base/cleanup.h"
-#include "probe/kallsyms.h"
+#include "ring/write.h"
+#include "session/kernel_names.h"
 #include "session/recorder.h"
 #include "session/statedump.h"
 
@@ -20,22 +21,19 @@ struct stack {
 	uint64_t address[RUT_STACK_DEPTH + 1];
 };
 
-/* Without `syms` kernel functions stay without names; *syms is read when it is first needed. */
-static bool write_stack(struct rut_statedump *s, struct rut_kallsyms **syms, const struct stack *st)
+/* Without `names` kernel functions stay without names. */
+static bool write_stack(struct rut_statedump *s, struct rut_kernel_names *names,
+			const struct stack *st)
 {
 	struct rut_ev_SD_STACK rec = {.id = st->id, .addresses_length = (uint8_t)st->count};
 	_cleanup_buf_ struct rut_buf b = RUT_BUF_INIT;
+	uint64_t now = rut_ring_clock();
 
 	rut_buf_add(&b, &rec, sizeof(rec));
 	rut_buf_add(&b, st->address, st->count * sizeof(*st->address));
-	for (size_t i = 0; syms && i < st->count && st->address[i] >= KERNEL_BEGIN; i++) {
-		const char *name = NULL;
-		uint64_t distance;
-
-		if (*syms || !rut_kallsyms_open(syms, false))
-			name = rut_kallsyms_find(*syms, st->address[i], &distance);
-		rut_buf_printf(&b, "%s%s", i ? ";" : "", name ? name : "?");
-	}
+	for (size_t i = 0; names && i < st->count && st->address[i] >= KERNEL_BEGIN; i++)
+		rut_buf_printf(&b, "%s%s", i ? ";" : "",
+			       rut_kernel_names_find(names, st->address[i], now));
 	rut_buf_putc(&b, '\0');
 	return !b.failed && rut_statedump_emit(s, RUT_EV_SD_STACK, b.data, b.len);
 }
@@ -132,7 +130,6 @@ size_t rut_stacks_places(const struct rut_recorder *r)
 void rut_stacks_write(struct rut_statedump *s, struct rut_recorder *r, uint64_t since_ns,
 		      uint64_t *written)
 {
-	struct rut_kallsyms *syms = NULL;
 	struct stack copy;
 
 	for (size_t i = 0; i < r->nsets * RUT_STACK_WAYS; i++) {
@@ -140,14 +137,14 @@ void rut_stacks_write(struct rut_statedump *s, struct rut_recorder *r, uint64_t 
 		size_t way = i % RUT_STACK_WAYS;
 
 		if (!is_used(set, way, since_ns) || (written && written[i] == set->id[way]) ||
-		    !copy_stack(&copy, set, way, r->uuid) || !write_stack(s, &syms, &copy) ||
-		    !written)
+		    !copy_stack(&copy, set, way, r->uuid) ||
+		    !write_stack(s, &r->kernel_names, &copy) || !written)
 			continue;
 		written[i] = copy.id;
 		if (is_owner(r))
 			__atomic_store_n(&set->written[way], copy.id, __ATOMIC_RELEASE);
 	}
-	rut_kallsyms_free(syms);
+	rut_kernel_names_age(&r->kernel_names, rut_ring_clock());
 	/* After the stacks that refer to them. */
 	if (r->ncodes > 1)
 		write_codes(s, r, since_ns, written ? written + r->nsets * RUT_STACK_WAYS : NULL);

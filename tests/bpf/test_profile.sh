@@ -238,6 +238,70 @@ EOF
 }
 t_case "a program without Ruby" test_c
 
+# On a terminal each interval is a trace of its own, of which only the stacks are read: the names of native frames
+# and the shares are those of the whole, and nothing is left.
+test_terminal() {
+  need_bpf
+  cat >prog.c <<'EOF'
+#include <time.h>
+#include <unistd.h>
+static double now(void) { struct timespec t; clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t); return t.tv_sec + t.tv_nsec / 1e9; }
+static volatile long sink;
+__attribute__((noinline)) void work(double s) { double end = now() + s; while (now() < end) for (int i = 0; i < 20000; i++) sink += i; }
+__attribute__((noinline)) void three(void) { work(0.03); __asm__ volatile(""); }
+__attribute__((noinline)) void one(void) { work(0.01); __asm__ volatile(""); }
+int main(void) { while (access("go", 0)) usleep(10000); for (int i = 0; i < 75; i++) { three(); one(); } return 0; }
+EOF
+  cc -O1 -fno-omit-frame-pointer -fno-optimize-sibling-calls -o prog prog.c
+  ./prog & pid=$!
+  trap clean_up EXIT
+  find /tmp -maxdepth 1 -name 'rutile-profile-*' | sort >before
+  python3 - "$RUTILE" "$pid" >shown <<'PYTHON'
+import os, pty, signal, subprocess, sys, time
+rutile, pid = sys.argv[1:]
+ours, theirs = pty.openpty()
+p = subprocess.Popen([rutile, "profile", pid, "--hz", "997", "--refresh", "400ms", "--lines", "100"],
+                     stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True, env=os.environ | {"TERM": "xterm"})
+os.close(theirs)
+os.set_blocking(ours, False)
+text = b""
+def read(seconds):
+    global text
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        try:
+            text += os.read(ours, 65536)
+        except BlockingIOError:
+            time.sleep(0.02)
+        except OSError:
+            return
+read(1.5)
+open("go", "w").close()
+def runs():
+    try:
+        return " Z " not in open(f"/proc/{pid}/stat").read()
+    except OSError:
+        return False
+while runs():
+    read(0.1)
+read(0.5)
+p.send_signal(signal.SIGINT)
+read(5)
+p.wait()
+# The table that is printed after the screen was left.
+open("out", "w").write(text.decode().split("\x1b[?1049l")[-1].replace("\r", ""))
+print(text.count(b"three"))
+PYTHON
+  wait "$pid"
+  pid=''
+  cat shown out
+  [ "$(cat shown)" -ge 2 ]
+  printf 'three 2.25\none 0.75\n' >truth
+  near 3
+  find /tmp -maxdepth 1 -name 'rutile-profile-*' | sort | cmp before -
+}
+t_case "a terminal: shares and names over several intervals" test_terminal
+
 # Code without frame pointers, as a distribution builds it: through qsort() of libc, and out of a signal's handler.
 test_no_frame_pointers() {
   need_bpf
