@@ -61,6 +61,7 @@ WANT = {
     "timeout": ("network", r"127.0.0.1:\d+ in \w+\(\)"),
     "fsync": ("disk", r"a disk in fsync\(\) of .*/fsync"),
     "cache_miss": ("disk", r"a disk in pread64\(\) of .*/big"),
+    "slow_disk": ("disk", r"a disk in pread64\(\) of /dev/loop"),
     "page_fault": ("page-fault", "for a page"),
     "retransmission": ("network", r"127.0.0.1:\d+ in .*; 1 lost segment of TCP was sent again meanwhile"),
     "connect_timeout": ("network", r"waiting for a connection to 127.0.0.1:\d+ in \w+\(\)"),
@@ -80,6 +81,8 @@ KEYS = ("range route path process duration status error running trace request-id
         + PLACES)
 COMPUTE = ("ruby_loop regexp big_integers kernel_read exceptions cold_code gc_start gc_stress half_sleep fsync"
            " cache_miss page_fault slow_log disk_queue swap interrupts stopped throttled").split()
+# All that is not on a CPU, or in its queue, is this: so many reads were possible in a second.
+ALL_WAITING = {"slow_disk": "disk"}
 # The other fiber has the same thread; where there are many interrupts, the kernel's count is without them.
 NO_TRUTH = ("fiber", "fsync", "cache_miss", "page_fault", "slow_log", "disk_queue", "swap")
 ON_CPU = ("ruby", "system", "gc", "interrupts")
@@ -90,13 +93,13 @@ def value(cell):
 
 
 def main():
-    truth = {w[0]: (int(w[1]), int(w[2])) for w in map(str.split, open(sys.argv[1])) if len(w) in (3, 4)}
+    truth = {w[0]: (int(w[1]), int(w[2]), int(w[3])) for w in map(str.split, open(sys.argv[1])) if len(w) == 4}
     results = json.load(open(sys.argv[2]))["results"]
     rows = [dict(zip(KEYS, map(value, row))) for t in results if t["class"] == "slow-requests" for row in t["data"]]
     got = {r["route"].removeprefix("Cause#"): r for r in rows}
     bad = []
     for name in sys.argv[3:]:
-        row, (wall, cpu), (cause, pattern) = got.get(name), truth[name], WANT[name]
+        row, (wall, cpu, queued), (cause, pattern) = got.get(name), truth[name], WANT[name]
         if not row:
             print(f"{name}: not among the requests")
             bad.append(name)
@@ -112,6 +115,10 @@ def main():
         # A crowded machine may be a virtual one whose own host keeps it waiting.
         free = row["run-queue"] < row["duration"] / 10
         exact = (abs(share - computed) < 0.02 or not free) and sum(row[p] for p in PLACES) == row["duration"]
+        if name in ALL_WAITING:
+            waited = row[ALL_WAITING[name]] / row["duration"]
+            print(f"{name}: {waited:.2%} waiting, truth {(wall - cpu - queued) / wall:.2%}")
+            exact = exact and abs(waited - (wall - cpu - queued) / wall) < 0.02
         if not (right and exact):
             bad.append(name)
         print(f"{'ok ' if right else 'BAD'} {name}: {row['cause']}: {row['explanation']}")

@@ -11,6 +11,34 @@ need_bpf() {
   grep -q '^CapEff:.*[0-9a-f]*$' /proc/self/status
 }
 
+# slow_disk READS: makes a block device, $disk, of which the processes in the control group $slow_group can read
+# so many pages a second. Undone by no_slow_disk.
+slow_disk() {
+  if [ -w /sys/fs/cgroup/blkio/blkio.throttle.read_iops_device ]; then
+    slow_group=/sys/fs/cgroup/blkio/rutile-test-$$
+  elif grep -sqw io /sys/fs/cgroup/cgroup.controllers; then
+    slow_group=/sys/fs/cgroup/rutile-test-$$
+    echo +io >/sys/fs/cgroup/cgroup.subtree_control
+  else
+    t_skip "no control groups with I/O limits"
+  fi
+  truncate -s 8M image
+  disk=$(losetup --find --show image) || t_skip "no loop devices"
+  mkdir "$slow_group"
+  # Its number is "7:0".
+  number=$(cat "/sys/class/block/${disk#/dev/}/dev")
+  if [ -e "$slow_group/blkio.throttle.read_iops_device" ]; then
+    echo "$number $1" >"$slow_group/blkio.throttle.read_iops_device"
+  else
+    echo "$number riops=$1" >"$slow_group/io.max"
+  fi
+}
+no_slow_disk() {
+  # A group goes once its last process has ended.
+  [ -z "${slow_group:-}" ] || t_wait rmdir "$slow_group"
+  [ -z "${disk:-}" ] || losetup -d "$disk"
+}
+
 # Peers are not what is tested: without the checks of malloc that meson asks for. Babeltrace 1, and what
 # is built on it, reads memory that it has freed, and crashes with some of them.
 peer() {

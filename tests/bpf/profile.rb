@@ -3,7 +3,7 @@
 # end: "METHOD SECONDS" lines, for methods that wait "METHOD SECONDS LEAST WAITS": what the program
 # itself measured, and how long it cannot but have waited, in how many waits.
 # Of allocations: "METHOD LINE OBJECTS", and "all - OBJECTS" as Ruby counts them.
-# profile.rb cpu|waits|gvl|alloc|fork GO TRUTH
+# profile.rb cpu|waits|disk|gvl|alloc|fork GO TRUTH
 what, go, truth = ARGV
 $spent = Hash.new(0)
 $least = {}
@@ -59,6 +59,18 @@ def waits
   $least = {"Object#nap" => 1.5, "Object#from_pipe" => 0.5, "Object#locked" => 0.8}
 end
 
+def from_disk(io, page) = timed("Object#from_disk") { io.pread(4096, page * 4096) }
+
+# Reads pages of the device $DISK, of which we may read $READS a second, one after the other.
+def disk
+  io = File.open(ENV["DISK"])
+  io.advise(:random)
+  60.times { |i| from_disk(io, i * 2) }
+  nap
+  # The first ones are free.
+  $least = {"Object#from_disk" => 55 / ENV["READS"].to_f}
+end
+
 def six = 60.times { Object.new }
 def three = 30.times { "a" + "b" }
 def one = 10.times { [1, 2] }
@@ -85,6 +97,7 @@ sleep 0.01 until File.exist?(go)
 case what
 when "cpu" then 40.times { sixty; thirty; ten }
 when "waits" then waits
+when "disk" then disk
 when "alloc"
   File.write(truth, allocations)
   exit

@@ -67,6 +67,28 @@ test_waits() {
 }
 t_case "times of waiting" test_waits
 
+# A disk of which 40 pages a second can be read, which is the truth.
+test_slow_disk() {
+  need_bpf
+  trap 'clean_up; no_slow_disk' EXIT
+  slow_disk 40
+  export DISK=$disk READS=40
+  launch disk
+  trap 'clean_up; no_slow_disk' EXIT
+  echo "$pid" >"$slow_group/cgroup.procs"
+  "$RUTILE" profile "$pid" --off-cpu --folded -o trace >out & recorder=$!
+  go
+  grep from_disk out
+  # All of a read is waiting for the disk, but for the queue of the CPU behind it.
+  awk 'NR == FNR { if ($1 == "Object#from_disk") { want = $2; least = $3 } next }
+    /;Object#from_disk;.*;IO#pread;.*;io_schedule[^ ]*;\(disk\) / { disk += $NF / 1e6 }
+    /;Object#from_disk;.*;\(run queue\) / { queue += $NF / 1e6 }
+    /;Object#from_disk;/ { all += $NF / 1e6 }
+    END { print "disk", disk, "queue", queue, "all", all, "truth", want, "at least", least
+      exit !(all > want * 0.98 && all < want * 1.02 && disk + queue > all * 0.99 && disk > least && disk < want) }' truth out
+}
+t_case "a slow disk: the time that its reads took" test_slow_disk
+
 # The same waits from a trace of context switches with Ruby stacks, with their reasons.
 test_rubyoffcpu() {
   need_bpf

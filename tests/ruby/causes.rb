@@ -523,6 +523,26 @@ class Cause
     $log.info('x' * 8192) while now < till
   end
 
+  # A disk of which we can read 40 pages a second.
+  def before_slow_disk
+    File.write("#{DIR}/image", '')
+    File.truncate("#{DIR}/image", 8 << 20)
+    @disk = IO.popen(['/sbin/losetup', '--find', '--show', "#{DIR}/image"], &:read).chomp
+    number = File.read("/sys/class/block/#{File.basename(@disk)}/dev").chomp
+    controller = Dir.exist?('/sys/fs/cgroup/blkio') ? 'blkio' : 'io'
+    in_group(controller, 'blkio.throttle.read_iops_device' => "#{number} 40", 'io.max' => "#{number} riops=40")
+    $big = File.open(@disk)
+    $big.advise(:random)
+  end
+
+  def slow_disk = 20.times { |i| $big.pread(4096, i * 8192) }
+
+  def after_slow_disk
+    leave_group
+    $big.close
+    system('/sbin/losetup', '-d', @disk)
+  end
+
   # Others write to the disk as fast as it takes it.
   def before_disk_queue
     before_cache_miss
