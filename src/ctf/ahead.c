@@ -16,8 +16,11 @@
 /* Batches large enough that handing them over costs nothing, few enough to stay in the cache. */
 enum { BATCHES = 16, RECORDS = 512, SOURCES = 128, MESSAGES = 64, WORDS = 4 * RECORDS };
 
-/* So many events before they are used the trace and the records are fetched from the other CPU. */
-enum { FAR = 16, FAR_RECORDS = 64 };
+/*
+ * So many events before they are used the trace and the records are fetched from the other CPU,
+ * which is looked after at least after each RUN events.
+ */
+enum { FAR = 16, FAR_RECORDS = 64, RUN = 8 };
 
 /* A packet that records of a batch are in. */
 struct source {
@@ -84,6 +87,7 @@ struct rut_ahead {
 	RUT_OWN_LINES struct batch *reading; /* NULL: none yet */
 	size_t next, next_message;
 	size_t until;	/* up to here events come without messages between them */
+	size_t fetched; /* of them */
 	uint64_t *regs; /* owned */
 	struct rut_ctf_counts counts;
 	int64_t last_ns;
@@ -311,7 +315,7 @@ static void add_run(struct rut_ahead *a, struct rut_cursor *c)
 
 	while (rut_reader_has_run(r, c) && b->n < RECORDS && b->n_words < WORDS) {
 		f = &b->records[b->n++];
-		*f = c->found[c->found_at++];
+		*f = *c->run.next++;
 		f->src = src;
 		if (f->seg != RUT_FOUND_BODY || a->all_have_regs)
 			add_words(a, c, f, rut_cursor_segments(c, f), false);
@@ -385,7 +389,7 @@ static struct batch *next_batch(struct rut_ahead *a)
 	a->starved = false;
 	a->reading = batch_of(a, a->taken);
 	pthread_mutex_unlock(&a->lock);
-	a->next = a->next_message = a->until = 0;
+	a->next = a->next_message = a->until = a->fetched = 0;
 	a->counts = a->reading->counts;
 	a->last_ns = a->reading->last_ns;
 	return a->reading;
@@ -423,17 +427,31 @@ static void show_words(struct rut_ahead *a, struct source *s, const struct rut_f
 		memcpy(a->regs + shape->regs_first, w + shape->n_segs, shape->n_regs * sizeof(*w));
 }
 
-const struct rut_ctf_event *rut_ahead_next(struct rut_ahead *a)
+static void fetch(struct rut_ahead *a)
+{
+	const size_t end = a->next + FAR < a->until ? a->next + FAR : a->until;
+	const struct rut_found *f = a->reading->records;
+
+	__builtin_prefetch(f + a->next + FAR_RECORDS);
+	__builtin_prefetch(f + a->next + FAR_RECORDS + RUN / 2);
+	for (; a->fetched < end; a->fetched++)
+		__builtin_prefetch(a->reading->sources[f[a->fetched].src].ev.data +
+				   f[a->fetched].body / 8);
+}
+
+const struct rut_ctf_event *rut_ahead_next(struct rut_ahead *a, struct rut_ctf_run *run)
 {
 	const struct rut_found *f;
 	struct source *s;
 
-	if (__builtin_expect(a->next >= a->until, 0) && !find_next(a))
+	if (a->reading)
+		a->next = (size_t)(run->next - a->reading->records);
+	if (a->next >= a->until && !find_next(a)) {
+		run->next = run->end = a->reading->records + a->next;
 		return NULL;
+	}
+	fetch(a);
 	f = &a->reading->records[a->next++];
-	__builtin_prefetch(f + FAR_RECORDS);
-	if (a->next + FAR <= a->until)
-		__builtin_prefetch(a->reading->sources[f[FAR].src].ev.data + f[FAR].body / 8);
 	s = &a->reading->sources[f->src];
 	s->ev.cls = a->reader->set->classes[f->index];
 	s->ev.index = f->index;
@@ -443,6 +461,15 @@ const struct rut_ctf_event *rut_ahead_next(struct rut_ahead *a)
 	s->ev.seg = &f->body;
 	if (f->seg != RUT_FOUND_BODY)
 		show_words(a, s, f);
+	*run = (struct rut_ctf_run){
+		.ev = &s->ev,
+		.next = f + 1,
+		.end = f + (a->until - a->next < RUN ? a->until - a->next : RUN) + 1,
+		.until_ns = INT64_MAX,
+		.base_ns = s->base_ns,
+		.classes = a->reader->set->classes,
+		.seg = RUT_FOUND_BODY,
+		.src = f->src};
 	return &s->ev;
 }
 

@@ -162,16 +162,29 @@ static inline int64_t clock_ns(const struct rut_cursor *c)
 	return c->clock ? rut_ctf_clock_ns(c->clock, c->clk) : 0;
 }
 
+static bool find_run(struct rut_cursor *c)
+{
+	const uint32_t n = rut_cursor_find(c);
+
+	c->run = (struct rut_ctf_run){.ev = &c->ev,
+				      .next = c->found,
+				      .end = c->found + n,
+				      .base_ns = (uint64_t)c->clock->base_ns,
+				      .classes = c->classes,
+				      .seg = RUT_FOUND_BODY};
+	return n;
+}
+
 bool rut_cursor_more(struct rut_cursor *c)
 {
-	c->found_at = c->n_found = 0;
+	c->run.next = c->run.end = c->found;
 	for (;;) {
 		const struct rut_ctf_event_class *cls;
 		uint64_t start, pos, id;
 
 		if (unlikely(!c->in_packet) && (c->done || !rut_cursor_open_packet(c)))
 			return false;
-		if (c->quick && c->flat && (c->n_found = rut_cursor_find(c)))
+		if (c->quick && c->flat && find_run(c))
 			return true;
 		start = pos = rut_bits_align(c->pos, c->plan->align);
 		if (pos >= c->info.pub.content_bits) {
@@ -245,7 +258,7 @@ int rut_cursor_grow(struct rut_cursor *c)
 		return -ENOMEM;
 	c->ev.regs = c->regs;
 	/* The event that was decoded last may still wait to be given out. */
-	c->ev.seg = c->n_found ? rut_cursor_segments(c, &c->found[c->found_at - 1]) : c->seg;
+	c->ev.seg = c->run.next > c->found ? rut_cursor_segments(c, c->run.next - 1) : c->seg;
 	return 0;
 }
 
@@ -285,7 +298,7 @@ void rut_cursor_rewind(struct rut_cursor *c)
 	c->file = 0;
 	c->next_offset = c->forgotten_to = c->expected_to = 0;
 	c->in_packet = c->done = c->has_prev = false;
-	c->n_found = c->found_at = 0;
+	c->run.next = c->run.end = c->found;
 	c->clk = 0;
 	c->last_ns = INT64_MIN;
 }

@@ -2,34 +2,22 @@
 /*
  * A position in one stream. The cursor finds the wanted events of a packet some ahead (`found`),
  * with what is needed to read their fields; rut_cursor_show() makes one of them the cursor's event.
+ * Of a run of them the reader's caller does so itself (rut_ctf_reader_next()).
  */
 #ifndef RUT_CTF_CURSOR_H
 #define RUT_CTF_CURSOR_H
 
 #include "ctf/flat.h"
+#include "ctf/reader.h"
 #include "ctf/set.h"
-
-/* An event that was found. Positions are bits in its packet. */
-struct rut_found {
-	int64_t ts_ns;
-	uint64_t body; /* where the fields begin, when seg is RUT_FOUND_BODY */
-	uint32_t start;
-	uint32_t index; /* of the class */
-	uint16_t seg;	/* where its segments are in the words beside, or: */
-	uint16_t src;	/* of ahead.c */
-};
-
-enum {
-	RUT_FOUND_BODY = UINT16_MAX,	/* one segment, or none */
-	RUT_FOUND_OWN = UINT16_MAX - 1, /* it is the last, and its segments are the cursor's seg */
-};
 
 enum { RUT_CURSOR_FOUND = 64, RUT_CURSOR_WORDS = 4 * RUT_CURSOR_FOUND };
 
 struct rut_cursor {
 	struct rut_ctf_event ev;
 	/* The events of the current packet that come next: the cursor stands behind the last. */
-	uint32_t found_at, n_found, n_words;
+	struct rut_ctf_run run; /* in `found`; until_ns is the reader's */
+	uint32_t n_words;
 	const struct rut_ctf_event_class *const *classes; /* borrowed from the set; by index */
 	/* The current packet: */
 	uint64_t pos; /* bits: where the next record may begin */
@@ -85,7 +73,7 @@ int rut_cursor_grow(struct rut_cursor *c);
 
 /*
  * Goes on when all that was found is used up: finds more, or leaves one event in c->ev (then
- * n_found is 0). Returns false at the end of the stream.
+ * there is no run). Returns false at the end of the stream.
  */
 bool rut_cursor_more(struct rut_cursor *c);
 
@@ -100,7 +88,7 @@ static inline const uint64_t *rut_cursor_segments(const struct rut_cursor *c,
 /* Makes the next of the events that were found c->ev. There is one. */
 static inline void rut_cursor_show(struct rut_cursor *c)
 {
-	const struct rut_found *f = &c->found[c->found_at++];
+	const struct rut_found *f = c->run.next++;
 
 	c->ev.seg = rut_cursor_segments(c, f);
 	c->ev.cls = c->classes[f->index];
@@ -113,10 +101,10 @@ static inline void rut_cursor_show(struct rut_cursor *c)
 /* Decodes the next wanted event into c->ev. Returns false at the end of the stream. */
 static inline bool rut_cursor_next(struct rut_cursor *c)
 {
-	if (c->found_at == c->n_found) {
+	if (c->run.next == c->run.end) {
 		if (!rut_cursor_more(c))
 			return false;
-		if (!c->n_found)
+		if (c->run.next == c->run.end)
 			return true;
 	}
 	rut_cursor_show(c);

@@ -58,13 +58,18 @@ static bool keep(struct rut_cursor *c, uint64_t events, uint64_t pos, uint64_t c
 	return true;
 }
 
-static ALWAYS_INLINE uint32_t find(struct rut_cursor *c, enum rut_ctf_header_kind kind)
+/*
+ * The loop, for one form of header. `packed`: nothing is aligned, so that a record begins where the
+ * one before it ends.
+ */
+static ALWAYS_INLINE uint32_t find(struct rut_cursor *c, const struct rut_ctf_header_plan h,
+				   bool packed)
 {
-	const struct rut_ctf_header_plan h = *c->plan;
 	const struct rut_flat_class *const classes = c->flat->classes, *e;
 	const size_t n_ids = c->flat->n;
 	const uint8_t *const data = c->ev.data;
-	const uint64_t content = c->info.pub.content_bits / 8, mask = h.align / 8 - 1;
+	const uint64_t content = c->info.pub.content_bits / 8;
+	const uint64_t mask = packed ? 0 : h.align / 8 - 1;
 	const uint64_t limit = content - h.max_bytes, base = (uint64_t)c->clock->base_ns;
 	const int64_t begin_ns = c->opts->has_begin ? c->opts->begin_ns : INT64_MIN;
 	const int64_t stop_ns = stop_time(c);
@@ -83,19 +88,25 @@ static ALWAYS_INLINE uint32_t find(struct rut_cursor *c, enum rut_ctf_header_kin
 		if (unlikely(start > limit))
 			break;
 		__builtin_prefetch(data + start + FETCH_BYTES);
-		sh = rut_cursor_header(&h, kind, data + start, clk);
+		sh = rut_cursor_header(&h, h.kind, data + start, clk);
 		ts_ns = (int64_t)(base + sh.clk);
 		if (unlikely(sh.id >= n_ids || ts_ns < last_ns || ts_ns >= stop_ns))
 			break;
 		e = &classes[sh.id];
-		body = (start + sh.bytes + e->mask) & ~(uint64_t)e->mask;
+		body = start + sh.bytes;
+		if (!packed)
+			body = (body + e->mask) & ~(uint64_t)e->mask;
 		end = body + e->bytes;
 		if (likely(e->how <= RUT_FLAT_TAKE)) {
 			if (unlikely(end > content))
 				break;
 			/* Written either way; kept when it is wanted. */
-			*f = (struct rut_found){ts_ns,	  8 * body,	  (uint32_t)(8 * start),
-						e->index, RUT_FOUND_BODY, 0};
+			f->ts_ns = ts_ns;
+			f->body = 8 * body;
+			f->start = (uint32_t)(8 * start);
+			f->index = e->index;
+			f->seg = RUT_FOUND_BODY;
+			f->src = 0;
 			f += e->how;
 		} else {
 			bits = 8 * (start + sh.bytes);
@@ -116,17 +127,52 @@ static ALWAYS_INLINE uint32_t find(struct rut_cursor *c, enum rut_ctf_header_kin
 	return keep(c, events, pos, clk, last_ns) ? (uint32_t)(f - c->found) : 0;
 }
 
+/* The forms that rut_flat_new() finds. */
+static const struct rut_ctf_header_plan packed_compact = {.kind = RUT_CTF_HEADER_COMPACT,
+							  .align = 8,
+							  .max_bytes = 13,
+							  .id_off = 1,
+							  .id_size = 4,
+							  .ts_off = 5,
+							  .ts_size = 8,
+							  .len = 13,
+							  .short_len = 4};
+static const struct rut_ctf_header_plan packed_large = {.kind = RUT_CTF_HEADER_LARGE,
+							.align = 8,
+							.max_bytes = 14,
+							.id_off = 2,
+							.id_size = 4,
+							.ts_off = 6,
+							.ts_size = 8,
+							.len = 14,
+							.short_ts_off = 2,
+							.short_len = 6};
+
 /* A loop for each form of header, so that the form is no question in it. */
 uint32_t rut_cursor_find(struct rut_cursor *c)
 {
-	switch (c->plan->kind) {
-	case RUT_CTF_HEADER_COMPACT:
-		return find(c, RUT_CTF_HEADER_COMPACT);
-	case RUT_CTF_HEADER_LARGE:
-		return find(c, RUT_CTF_HEADER_LARGE);
-	case RUT_CTF_HEADER_WORD:
-		return find(c, RUT_CTF_HEADER_WORD);
+	struct rut_ctf_header_plan h = *c->plan;
+
+	switch (c->flat->packed) {
+	case RUT_FLAT_PACKED_COMPACT:
+		return find(c, packed_compact, true);
+	case RUT_FLAT_PACKED_LARGE:
+		return find(c, packed_large, true);
 	default:
-		return find(c, RUT_CTF_HEADER_FLAT);
+		break;
+	}
+	switch (h.kind) {
+	case RUT_CTF_HEADER_COMPACT:
+		h.kind = RUT_CTF_HEADER_COMPACT;
+		return find(c, h, false);
+	case RUT_CTF_HEADER_LARGE:
+		h.kind = RUT_CTF_HEADER_LARGE;
+		return find(c, h, false);
+	case RUT_CTF_HEADER_WORD:
+		h.kind = RUT_CTF_HEADER_WORD;
+		return find(c, h, false);
+	default:
+		h.kind = RUT_CTF_HEADER_FLAT;
+		return find(c, h, false);
 	}
 }

@@ -44,6 +44,23 @@ static struct rut_flat_class describe(const struct rut_ctf_event_class *e, const
 	return c;
 }
 
+static enum rut_flat_packed packed_form(const struct rut_flat *f)
+{
+	const struct rut_ctf_header_plan *h = &rut_meta_stream_class(f->sc)->header;
+
+	for (size_t id = 0; id < f->n; id++)
+		if (f->classes[id].mask)
+			return RUT_FLAT_NOT_PACKED;
+	if (h->align != 8)
+		return RUT_FLAT_NOT_PACKED;
+	if (h->kind == RUT_CTF_HEADER_COMPACT && h->id_off == 1 && h->ts_off == 5 && h->len == 13)
+		return RUT_FLAT_PACKED_COMPACT;
+	if (h->kind == RUT_CTF_HEADER_LARGE && h->short_ts_off == 2 && h->short_len == 6 &&
+	    h->id_off == 2 && h->ts_off == 6 && h->len == 14)
+		return RUT_FLAT_PACKED_LARGE;
+	return RUT_FLAT_NOT_PACKED;
+}
+
 struct rut_flat *rut_flat_new(const struct rut_ctf_stream_class *sc, const uint8_t *wanted)
 {
 	struct rut_flat *f = malloc(sizeof(*f) + sc->n_by_id * sizeof(f->classes[0]));
@@ -54,5 +71,6 @@ struct rut_flat *rut_flat_new(const struct rut_ctf_stream_class *sc, const uint8
 	f->n = sc->n_by_id;
 	for (size_t id = 0; id < f->n; id++)
 		f->classes[id] = describe(sc->by_id[id], wanted);
+	f->packed = packed_form(f);
 	return f;
 }

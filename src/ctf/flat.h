@@ -24,9 +24,20 @@ struct rut_flat_class {
 	uint16_t how;	/* enum rut_flat_how */
 };
 
+/*
+ * The two headers that LTTng writes on machines that read words anywhere, where also no field of
+ * any event is aligned: all that is not constant in such a record is the class.
+ */
+enum rut_flat_packed {
+	RUT_FLAT_NOT_PACKED,
+	RUT_FLAT_PACKED_COMPACT,
+	RUT_FLAT_PACKED_LARGE,
+};
+
 struct rut_flat {
 	const struct rut_ctf_stream_class *sc; /* borrowed */
-	size_t n;			       /* as many as have an entry in by_id */
+	enum rut_flat_packed packed;
+	size_t n; /* as many as have an entry in by_id */
 	struct rut_flat_class classes[];
 };
 

@@ -22,7 +22,8 @@ static uint64_t forget_bytes(size_t n_streams)
 }
 
 /* At equal times. */
-static bool is_first(const struct rut_cursor *a, const struct rut_cursor *b)
+__attribute__((noinline)) static bool is_first(const struct rut_cursor *a,
+					       const struct rut_cursor *b)
 {
 	if (a->s->rank != b->s->rank)
 		return a->s->rank < b->s->rank;
@@ -35,52 +36,58 @@ static inline bool before(const struct rut_merge_node *a, const struct rut_merge
 {
 	if (__builtin_expect(a->ts_ns != b->ts_ns, 1))
 		return a->ts_ns < b->ts_ns;
-	return is_first(a->c, b->c);
+	/* A node of no stream comes last. */
+	return a->c && (!b->c || is_first(a->c, b->c));
 }
 
-static void sift_down(struct rut_ctf_reader *r, size_t i)
+static inline void sift_down(struct rut_merge_node *heap, size_t n, size_t i)
 {
-	struct rut_merge_node node = r->heap[i];
+	const struct rut_merge_node node = heap[i];
+	const struct rut_merge_node *child;
 
-	for (;;) {
-		size_t child = 2 * i + 1;
-
-		if (child >= r->n_heap)
+	for (size_t first; (first = 2 * i + 1) < n; i = (size_t)(child - heap)) {
+		child = &heap[first];
+		child += before(&child[1], &child[0]);
+		if (!before(child, &node))
 			break;
-		if (child + 1 < r->n_heap && before(&r->heap[child + 1], &r->heap[child]))
-			child++;
-		if (!before(&r->heap[child], &node))
-			break;
-		r->heap[i] = r->heap[child];
-		i = child;
+		heap[i] = *child;
 	}
-	r->heap[i] = node;
+	heap[i] = node;
 }
 
+/* Of the two below the root one is the next. Where there is none its time is none. */
 static void find_rival(struct rut_ctf_reader *r)
 {
-	int64_t ns = INT64_MAX;
+	const struct rut_merge_node *h = r->heap;
 
-	for (size_t i = 1; i < r->n_heap && i < 3; i++)
-		if (r->heap[i].ts_ns < ns)
-			ns = r->heap[i].ts_ns;
-	r->rival_ns = ns;
+	r->rival_ns = h[1].ts_ns < h[2].ts_ns ? h[1].ts_ns : h[2].ts_ns;
 }
+
+/* A heap of `n` nodes needs so many: each of the upper half has two below it. */
+static size_t heap_room(size_t n)
+{
+	return n + 3;
+}
+
+static const struct rut_merge_node no_node = {.ts_ns = INT64_MAX};
 
 static void make_heap(struct rut_ctf_reader *r)
 {
+	for (size_t i = r->n_heap; i < heap_room(r->n_cursors); i++)
+		r->heap[i] = no_node;
 	for (size_t i = r->n_heap / 2; i-- > 0;)
-		sift_down(r, i);
+		sift_down(r->heap, r->n_heap, i);
 	find_rival(r);
 }
 
 /* The root's cursor is at its end, or not before its rivals any more. */
 static void settle(struct rut_ctf_reader *r, bool has_event)
 {
-	if (!has_event)
+	if (!has_event) {
 		r->heap[0] = r->heap[--r->n_heap];
-	if (r->n_heap > 1)
-		sift_down(r, 0);
+		r->heap[r->n_heap] = no_node;
+	}
+	sift_down(r->heap, r->n_heap, 0);
 	find_rival(r);
 }
 
@@ -171,6 +178,13 @@ static void start(struct rut_ctf_reader *r)
 	r->fresh = true;
 }
 
+/* Nothing is given out without another look. */
+static void end_run(struct rut_ctf_reader *r)
+{
+	r->run = &r->own;
+	r->own.next = r->own.end = NULL;
+}
+
 /*
  * The files may have grown. The next event is looked for when it is asked for: until then classes
  * that came with them can be wanted.
@@ -180,7 +194,7 @@ static void resume(struct rut_ctf_reader *r)
 	for (size_t i = 0; i < r->n_cursors; i++)
 		rut_cursor_resume(r->cursors[i]);
 	r->started = false;
-	r->run = NULL;
+	end_run(r);
 }
 
 /* The heap's root, unless it has to wait. */
@@ -222,30 +236,29 @@ static void start_ahead(struct rut_ctf_reader *r)
 		r->opts.ahead = false; /* not while the thread reads it */
 }
 
-static const struct rut_ctf_event *next_by_step(struct rut_ctf_reader *r)
+const struct rut_ctf_event *rut_ctf_reader_more(struct rut_ctf_reader *r)
 {
 	struct rut_cursor *c;
 
 	if (r->opts.ahead && !r->ahead)
 		start_ahead(r);
 	if (r->ahead)
-		return rut_ahead_next(r->ahead);
+		return rut_ahead_next(r->ahead, &r->own);
+	/* The run may have stopped at one whose segments are elsewhere. */
+	if (r->run != &r->own && rut_reader_has_run(r, r->heap[0].c)) {
+		rut_cursor_show(r->heap[0].c);
+		return &r->heap[0].c->ev;
+	}
 	c = rut_reader_step(r);
 	if (__builtin_expect(r->opts.follow, 0))
 		return follow_root(r);
-	r->run = c;
-	return c ? &c->ev : NULL;
-}
-
-const struct rut_ctf_event *rut_ctf_reader_next(struct rut_ctf_reader *r)
-{
-	struct rut_cursor *c = r->run;
-
-	if (__builtin_expect(c && rut_reader_has_run(r, c), 1)) {
-		rut_cursor_show(c);
-		return &c->ev;
+	if (!c) {
+		end_run(r);
+		return NULL;
 	}
-	return r->ahead ? rut_ahead_next(r->ahead) : next_by_step(r);
+	c->run.until_ns = r->rival_ns;
+	r->run = &c->run;
+	return &c->ev;
 }
 
 static int add_cursor(struct rut_ctf_reader *r, size_t stream)
@@ -257,7 +270,7 @@ static int add_cursor(struct rut_ctf_reader *r, size_t stream)
 	if (!cursors)
 		return -ENOMEM;
 	r->cursors = cursors;
-	heap = realloc(r->heap, (r->n_cursors + 1) * sizeof(*r->heap));
+	heap = realloc(r->heap, heap_room(r->n_cursors + 1) * sizeof(*r->heap));
 	if (!heap)
 		return -ENOMEM;
 	r->heap = heap;
@@ -386,7 +399,7 @@ int rut_ctf_reader_seek(struct rut_ctf_reader *r, int64_t ts_ns, struct rut_err 
 		rut_cursor_seek(r->cursors[i], ts_ns);
 	r->n_heap = 0;
 	r->started = false;
-	r->run = NULL;
+	end_run(r);
 	return 0;
 }
 
@@ -424,6 +437,7 @@ int rut_ctf_reader_new(struct rut_ctf_reader **ret, struct rut_ctf_set *set,
 		return rut_err_set(err, ENOMEM, "out of memory");
 	memset(r, 0, sizeof(*r));
 	r->set = set;
+	r->run = &r->own;
 	if (opts)
 		r->opts = *opts;
 	/* Files that still grow, or are freed as they are read, cannot be read ahead. */

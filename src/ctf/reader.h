@@ -219,8 +219,55 @@ void rut_ctf_reader_mark(struct rut_ctf_reader *r, int64_t ts_ns);
 /* The latest time that was read, of wanted events or others. INT64_MIN: none. */
 int64_t rut_ctf_reader_last_ns(const struct rut_ctf_reader *r);
 
+/* An event that was found. Positions are bits in its packet. */
+struct rut_found {
+	int64_t ts_ns;
+	uint64_t body; /* where the fields begin, when seg is RUT_FOUND_BODY */
+	uint32_t start;
+	uint32_t index; /* of the class */
+	uint16_t seg;	/* where its segments are in the words beside, or: */
+	uint16_t src;	/* of ahead.c */
+};
+
+enum {
+	RUT_FOUND_BODY = UINT16_MAX,	/* one segment, or none */
+	RUT_FOUND_OWN = UINT16_MAX - 1, /* it is the last, and its segments are the cursor's seg */
+};
+
+/*
+ * Events of one packet that were found and come next: `next` up to `end`, before until_ns, as long
+ * as seg and src are these. To give one out takes nothing but to describe it in `ev`.
+ */
+struct rut_ctf_run {
+	struct rut_ctf_event *ev;
+	const struct rut_found *next, *end;
+	int64_t until_ns;
+	uint64_t base_ns; /* of the clock */
+	const struct rut_ctf_event_class *const *classes;
+	uint16_t seg, src;
+};
+
+/* At the end of a run. */
+const struct rut_ctf_event *rut_ctf_reader_more(struct rut_ctf_reader *r);
+
 /* The next event, valid until the next call; NULL at the end. */
-const struct rut_ctf_event *rut_ctf_reader_next(struct rut_ctf_reader *r);
+static inline const struct rut_ctf_event *rut_ctf_reader_next(struct rut_ctf_reader *r)
+{
+	struct rut_ctf_run *run = *(struct rut_ctf_run **)r; /* its first member */
+	const struct rut_found *f = run->next;
+	struct rut_ctf_event *ev = run->ev;
+
+	if (f == run->end || f->ts_ns >= run->until_ns || f->seg != run->seg || f->src != run->src)
+		return rut_ctf_reader_more(r);
+	run->next = f + 1;
+	ev->seg = &f->body;
+	ev->cls = run->classes[f->index];
+	ev->index = f->index;
+	ev->ts_ns = f->ts_ns;
+	ev->ts_clock = (uint64_t)f->ts_ns - run->base_ns;
+	ev->header_pos = f->start;
+	return ev;
+}
 
 /* Starts again, at the first event at or after this time. */
 int rut_ctf_reader_seek(struct rut_ctf_reader *r, int64_t ts_ns, struct rut_err *err);

@@ -21,16 +21,16 @@ struct rut_merge_node {
 };
 
 struct rut_ctf_reader {
+	struct rut_ctf_run *run; /* first; the root's, or: */
+	struct rut_ctf_run own;	 /* of no events, or of ahead.c */
 	struct rut_ctf_set *set; /* borrowed */
 	struct rut_ctf_reader_opts opts;
-	/* The root, while what it has found can be given out without another look. Or NULL. */
-	struct rut_cursor *run;
 	struct rut_ahead *ahead; /* owned; while it is there, the rest belongs to its thread */
 
 	RUT_OWN_LINES struct rut_ctf_counts counts;
 	struct rut_cursor **cursors; /* owned */
 	size_t n_cursors;
-	struct rut_merge_node *heap; /* owned */
+	struct rut_merge_node *heap; /* owned; behind its last node are others at no time */
 	size_t n_heap;
 	/* The earliest time of the heap's other cursors: below it the root stays the root. */
 	int64_t rival_ns;
@@ -48,7 +48,7 @@ struct rut_ctf_reader {
 /* Whether the root's next event was found already and comes before those of the others. */
 static inline bool rut_reader_has_run(const struct rut_ctf_reader *r, const struct rut_cursor *c)
 {
-	return c->found_at < c->n_found && c->found[c->found_at].ts_ns < r->rival_ns;
+	return c->run.next < c->run.end && c->run.next->ts_ns < r->rival_ns;
 }
 
 /* The cursor that stands at the next event, valid until the next call; NULL at the end. */
