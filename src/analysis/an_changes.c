@@ -311,6 +311,7 @@ const struct rut_analysis rut_analysis_changes = {
 		 tags, classes},
 	.instance_size = sizeof(struct changes),
 	.hooks = rut_an_sampler_hooks,
+	.asks_files = rut_an_asks_no_files,
 	.init = init,
 	.report = report,
 	.fini = fini,

@@ -503,6 +503,7 @@ const struct rut_analysis rut_analysis_diff = {
 	.own_fini = own_fini,
 	.instance_size = sizeof(struct diff),
 	.hooks = rut_an_sampler_hooks,
+	.asks_files = rut_an_asks_no_files,
 	.init = init,
 	.report = report,
 	.fini = fini,

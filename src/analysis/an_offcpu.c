@@ -40,6 +40,11 @@ struct thread {
 	const char *comm;
 	int64_t tid;
 	bool wanted;
+	/*
+	 * What its waits were counted for last, in both tables: waits for a CPU, and others. Most
+	 * often it is so again.
+	 */
+	struct wait_stats *last[2][2];
 };
 
 struct offcpu {
@@ -136,40 +141,61 @@ void rut_an_offcpu_refine(struct rut_offcpu_wait *w, const struct rut_wake *wake
 	}
 }
 
-static void count_in(struct offcpu *o, struct rut_ordered *table, const struct thread *w,
-		     int64_t tid, const char *comm, enum rut_offcpu_reason reason, int64_t ns)
+static bool is_of(const struct wait_stats *s, int64_t tid, enum rut_offcpu_reason reason,
+		  const struct rut_offcpu_wait *why)
 {
-	bool queue = reason == RUT_OFFCPU_QUEUE;
+	return s && s->tid == tid && s->reason == reason && s->what == why->what &&
+	       s->call == why->call && s->futex == why->futex;
+}
+
+/* NULL: no memory. */
+static struct wait_stats *find_stats(struct rut_ordered *table, int64_t tid,
+				     enum rut_offcpu_reason reason,
+				     const struct rut_offcpu_wait *why)
+{
 	uint64_t key = (uint64_t)tid * 16 + reason;
 	struct wait_stats *s;
 
-	if (!queue) {
-		key = key * 0x9e3779b97f4a7c15ull ^ (uintptr_t)w->why.what;
-		key = rut_hash_u64(key) ^ (uintptr_t)w->why.call;
-		key = key * 0xbf58476d1ce4e5b9ull ^ w->why.futex;
+	if (reason != RUT_OFFCPU_QUEUE) {
+		key = key * 0x9e3779b97f4a7c15ull ^ (uintptr_t)why->what;
+		key = rut_hash_u64(key) ^ (uintptr_t)why->call;
+		key = key * 0xbf58476d1ce4e5b9ull ^ why->futex;
 	}
 	key = rut_hash_u64(key);
 	s = rut_an_ordered_add(table, key, sizeof(*s));
-	if (!s) {
-		o->base.run->engine->state.failed = true;
-		return;
-	}
-	if (!s->is_init) {
+	if (s && !s->is_init) {
 		s->is_init = true;
 		s->tid = tid;
 		s->reason = (uint8_t)reason;
-		s->what = queue ? NULL : w->why.what;
-		s->call = queue ? NULL : w->why.call;
-		s->futex = queue ? 0 : w->why.futex;
+		s->what = why->what;
+		s->call = why->call;
+		s->futex = why->futex;
 		(void)rut_an_stat_init(&s->ns, 0);
 	}
-	s->comm = comm;
-	rut_stat_add(&s->ns, ns);
+	return s;
 }
 
-static void count(struct offcpu *o, const struct thread *w, enum rut_offcpu_reason reason,
+static void count_in(struct offcpu *o, struct rut_ordered *table, struct wait_stats **last,
+		     const struct thread *w, int64_t tid, const char *comm,
+		     enum rut_offcpu_reason reason, int64_t ns)
+{
+	static const struct rut_offcpu_wait none = {0};
+	const struct rut_offcpu_wait *why = reason == RUT_OFFCPU_QUEUE ? &none : &w->why;
+
+	if (!is_of(*last, tid, reason, why))
+		*last = find_stats(table, tid, reason, why);
+	if (!*last) {
+		o->base.run->engine->state.failed = true;
+		return;
+	}
+	(*last)->comm = comm;
+	rut_stat_add(&(*last)->ns, ns);
+}
+
+static void count(struct offcpu *o, struct thread *w, enum rut_offcpu_reason reason,
 		  int64_t begin_ns, int64_t end_ns)
 {
+	struct wait_stats **last = w->last[reason == RUT_OFFCPU_QUEUE];
 	const struct rut_thread *row = NULL;
 	struct rut_thread *t;
 
@@ -177,11 +203,11 @@ static void count(struct offcpu *o, const struct thread *w, enum rut_offcpu_reas
 		begin_ns = o->base.begin_ns;
 	if (end_ns <= begin_ns || !w->wanted)
 		return;
-	count_in(o, &o->by_reason, w, 0, w->comm, reason, end_ns - begin_ns);
+	count_in(o, &o->by_reason, &last[0], w, 0, w->comm, reason, end_ns - begin_ns);
 	if (o->base.run->conf->by && (t = rut_an_state_thread(&o->base.run->engine->state, w->tid)))
 		row = rut_an_run_row(o->base.run, t);
-	count_in(o, &o->by_thread, w, row ? row->tid : w->tid, row ? row->comm : w->comm, reason,
-		 end_ns - begin_ns);
+	count_in(o, &o->by_thread, &last[1], w, row ? row->tid : w->tid, row ? row->comm : w->comm,
+		 reason, end_ns - begin_ns);
 }
 
 /* The wait ends at `end_ns`; woken at wake->ns unless that is RUT_NO_TIME. */
@@ -298,6 +324,12 @@ static const struct rut_analysis_hook hooks[] = {
 	{0, NULL},
 };
 
+static int init(struct rut_instance *inst)
+{
+	((struct offcpu *)inst)->threads.by_tid = !inst->period;
+	return 0;
+}
+
 /* ---- Report ---- */
 
 static int by_total(const void *a, const void *b)
@@ -410,6 +442,7 @@ const struct rut_analysis rut_analysis_offcpu = {
 	.needs = needs,
 	.instance_size = sizeof(struct offcpu),
 	.hooks = hooks,
+	.init = init,
 	.report = report,
 	.fini = fini,
 };

@@ -283,6 +283,12 @@ static void on_sample(struct rut_sampler *base, const struct rut_sample *x)
 	count[x->kind]((struct series *)base, x);
 }
 
+/* Peers are the names of descriptors. */
+static bool asks_files(const struct rut_conf *conf)
+{
+	return by_of(conf->by) == BY_PEER;
+}
+
 static int init(struct rut_instance *inst)
 {
 	struct series *s = (struct series *)inst;
@@ -402,6 +408,7 @@ const struct rut_analysis rut_analysis_series = {
 	.info = {"Series", "Rates, latencies and queues over time", tags, classes},
 	.instance_size = sizeof(struct series),
 	.hooks = rut_an_sampler_hooks,
+	.asks_files = asks_files,
 	.init = init,
 	.report = report,
 	.fini = fini,

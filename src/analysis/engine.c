@@ -322,8 +322,14 @@ static uint32_t hooks_of(const struct rut_analysis *a)
 	return hooks;
 }
 
+bool rut_an_asks_no_files(const struct rut_conf *conf)
+{
+	(void)conf;
+	return false;
+}
+
 /* Descriptors matter to system calls, and to what wakes a thread. */
-static bool ignores_files(const struct rut_analysis *a)
+static bool asks_files(const struct rut_analysis *a, const struct rut_conf *conf)
 {
 	const uint32_t files = RUT_HOOK_BIT(RUT_HOOK_IO_EXIT) | RUT_HOOK_BIT(RUT_HOOK_FD_CREATE) |
 			       RUT_HOOK_BIT(RUT_HOOK_FD_CLOSE) | RUT_HOOK_BIT(RUT_HOOK_FD_UPDATE) |
@@ -331,7 +337,7 @@ static bool ignores_files(const struct rut_analysis *a)
 			       RUT_HOOK_BIT(RUT_HOOK_SYSCALL_ENTRY) | RUT_HOOK_BIT(RUT_HOOK_POLL) |
 			       RUT_HOOK_BIT(RUT_HOOK_SYSCALL_EXIT) | RUT_HOOK_BIT(RUT_HOOK_WAKEUP);
 
-	return a->ignores_files || !(hooks_of(a) & files);
+	return hooks_of(a) & files && (!a->asks_files || a->asks_files(conf));
 }
 
 int rut_an_engine_init(struct rut_engine *e, const struct rut_conf *conf, struct rut_ctf_set *set,
@@ -355,7 +361,7 @@ int rut_an_engine_init(struct rut_engine *e, const struct rut_conf *conf, struct
 		e->state.listens |= hooks_of(analyses[i]);
 	e->state.no_files = n > 0;
 	for (size_t i = 0; i < n; i++)
-		e->state.no_files &= ignores_files(analyses[i]);
+		e->state.no_files &= !asks_files(analyses[i], conf);
 	e->periods.begin = on_period_begin;
 	e->periods.end = on_period_end;
 	e->periods.arg = e;

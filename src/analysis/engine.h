@@ -69,8 +69,12 @@ struct rut_analysis {
 	const char *report_needs[4];
 	size_t instance_size;
 	const struct rut_analysis_hook *hooks; /* ends with fn NULL; or NULL */
-	uint32_t wants;	    /* hooks (RUT_HOOK_BIT) that it subscribes to by itself */
-	bool ignores_files; /* it listens to system calls, but asks for no descriptors */
+	uint32_t wants; /* hooks (RUT_HOOK_BIT) that it subscribes to by itself */
+	/*
+	 * Whether it asks for the descriptors of processes. NULL: as one does that listens to
+	 * system calls.
+	 */
+	bool (*asks_files)(const struct rut_conf *conf);
 	/* Before the first event: what outlives the intervals, in run->priv. 0 or -ENOMEM. Or NULL.
 	 */
 	int (*run_init)(struct rut_run *run);
@@ -88,6 +92,9 @@ struct rut_analysis {
 	void (*period_end)(struct rut_run *run, struct rut_period *p);
 	void (*run_fini)(struct rut_run *run);
 };
+
+/* For asks_files. */
+bool rut_an_asks_no_files(const struct rut_conf *conf);
 
 /* Bounds that uniform frequency distributions share, kept from report to report. */
 struct rut_uniform {
