@@ -438,6 +438,11 @@ int rut_ctf_reader_new(struct rut_ctf_reader **ret, struct rut_ctf_set *set,
 	memset(r, 0, sizeof(*r));
 	r->set = set;
 	r->run = &r->own;
+	r->heap = malloc(heap_room(0) * sizeof(*r->heap));
+	if (!r->heap) {
+		free(r);
+		return rut_err_set(err, ENOMEM, "out of memory");
+	}
 	if (opts)
 		r->opts = *opts;
 	/* Files that still grow, or are freed as they are read, cannot be read ahead. */
