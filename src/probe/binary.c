@@ -207,6 +207,7 @@ static int functions_in(const struct rut_elf_file *e, const struct rut_elf_file 
 			continue;
 		snprintf(f.name, sizeof(f.name), "%s", s);
 		f.address = sym.st_value;
+		f.size = sym.st_size;
 		if (*count % 64 == 0) {
 			void *more = reallocarray(*list, *count + 64, sizeof(**list));
 

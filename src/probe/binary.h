@@ -37,6 +37,7 @@ struct rut_function {
 	char name[RUT_PROBE_NAME_MAX];
 	uint64_t offset;  /* in the file */
 	uint64_t address; /* as the file is linked */
+	uint64_t size;	  /* 0: the file does not say */
 };
 
 /*

@@ -94,6 +94,7 @@ struct rut_node {
 	struct rut_sym *sym; /* VAR: its variable */
 	const void *what;    /* NAME, CALL: the entry of the table; FIELD: struct rut_type_field */
 	int index;	     /* MAP: its number; CALL: of the action */
+	bool warned;	     /* a statement: a warning of it was printed */
 };
 
 /* One name of a probe as written: "tracepoint:syscalls:sys_enter_*". */

@@ -65,6 +65,19 @@ static void gen_pair(struct rut_gen *g, struct rut_node *e, struct rut_mem to)
 	rut_ir_store(&g->ir, 8, to.base, to.off + 8, parts[1]);
 }
 
+/* What a macro makes of itself is a block: when it is a text alone, it is that text. */
+static void become_constant(struct rut_node *n)
+{
+	const struct rut_node *only = n->kind == RUT_N_BLOCK ? n->list : NULL;
+
+	if (!only || only->next || only->kind != RUT_N_EXPR || only->a->kind != RUT_N_STRING)
+		return;
+	n->kind = RUT_N_STRING;
+	n->text = only->a->text;
+	n->len = only->a->len;
+	n->list = NULL;
+}
+
 static const struct rut_type *check_format(struct rut_checker *c, struct rut_node *n,
 					   enum rut_script_action_kind kind)
 {
@@ -74,6 +87,7 @@ static const struct rut_type *check_format(struct rut_checker *c, struct rut_nod
 	uint32_t count = 0;
 	size_t at = 0;
 
+	become_constant(n->list);
 	if (n->list->kind != RUT_N_STRING)
 		return rut_check_error(c, n->list, "the first argument of %s() is a constant text",
 				       n->text);
@@ -485,6 +499,7 @@ static const struct rut_call calls[] = {
 	{"printf", RUT_CALL_STATEMENT, 1, 65, check_printf, gen_printf, NULL, NULL},
 	{"errorf", RUT_CALL_STATEMENT, 1, 65, check_errorf, gen_printf, NULL, NULL},
 	{"warnf", RUT_CALL_STATEMENT, 1, 65, check_warnf, gen_printf, NULL, NULL},
+	{"debugf", RUT_CALL_STATEMENT, 1, 65, rut_check_debugf, rut_gen_debugf, NULL, NULL},
 	{"getopt", RUT_CALL_VALUE, 1, 3, rut_check_getopt, NULL, NULL, NULL},
 	{"cat", RUT_CALL_STATEMENT, 1, 65, check_cat, gen_printf, NULL, NULL},
 	{"system", RUT_CALL_STATEMENT, 1, 65, check_system, gen_printf, NULL, NULL},

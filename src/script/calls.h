@@ -60,6 +60,9 @@ const struct rut_type *rut_check_task_number(struct rut_checker *c, struct rut_n
 const struct rut_type *rut_check_task_text(struct rut_checker *c, struct rut_node *n);
 rut_vreg rut_gen_task_number(struct rut_gen *g, struct rut_node *n);
 void rut_gen_task_text(struct rut_gen *g, struct rut_node *n, struct rut_mem to);
+/* calls_debug.c */
+const struct rut_type *rut_check_debugf(struct rut_checker *c, struct rut_node *n);
+rut_vreg rut_gen_debugf(struct rut_gen *g, struct rut_node *n);
 /* calls_static.c */
 const struct rut_type *rut_check_getopt(struct rut_checker *c, struct rut_node *n);
 /* calls_record.c */

@@ -41,6 +41,13 @@ const struct rut_type *rut_check_has_key(struct rut_checker *c, struct rut_node 
 	n->list = m;
 	if (!m->a)
 		return rut_check_error(c, m, "has_key() takes a map and a key: has_key(@x, 1)");
+	rut_check_map_name(c, m);
+	if (m->index >= 0 && c->prog->maps[m->index].uses && !c->prog->maps[m->index].key)
+		return rut_check_error(c, m, "%s",
+				       c->src->as_bpftrace
+					       ? "call to has_key() expects a map with explicit "
+						 "keys (non-scalar map)"
+					       : "has_key() takes a map with keys");
 	return rut_check_map(c, m) ? rut_type_simple(RUT_T_BOOL) : NULL;
 }
 

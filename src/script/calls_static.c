@@ -49,13 +49,15 @@ static const struct rut_type *become_number(struct rut_checker *c, struct rut_no
 	bool negative = *text == '-';
 	uint64_t value;
 
+	if (!rut_lex_number(text + negative, &value) && c->src->as_bpftrace && c->loud) {
+		c->failed = true;
+		rut_source_plain(c->src,
+				 "program command line option --%s invalid integer (value: %s)",
+				 name, text);
+		return NULL;
+	}
 	if (!rut_lex_number(text + negative, &value))
-		return rut_check_error(c, n,
-				       c->src->as_bpftrace
-					       ? "program command line option --%s invalid "
-						 "integer (value: %s)"
-					       : "--%s takes a number, not '%s'",
-				       name, text);
+		return rut_check_error(c, n, "--%s takes a number, not '%s'", name, text);
 	n->kind = RUT_N_INT;
 	n->op = negative ? RUT_INT_CALCULATED : 0;
 	n->value = negative ? -value : value;

@@ -108,6 +108,14 @@ static void assign_var(struct rut_checker *c, struct rut_node *n, const struct r
 				rut_type_text(s->type, &a), rut_type_text(t, &b));
 		return;
 	}
+	/* The declaration does not say where a pointer points to: its first value does. */
+	if (s->declared && !s->aimed && join->kind == RUT_T_POINTER && t->kind == RUT_T_POINTER) {
+		s->aimed = true;
+		s->type = n->type = join->user == t->user
+					    ? join
+					    : rut_type_pointer(c->arena, join->elem, t->user);
+		return;
+	}
 	c->learnt += s->type != join;
 	s->type = join;
 	n->type = join;
@@ -208,6 +216,7 @@ static void check_let(struct rut_checker *c, struct rut_node *n)
 	if (n->type_name) {
 		s->type = rut_check_type(c, n->type_name, n);
 		s->declared = true;
+		s->aimed = false;
 	}
 	if (t)
 		assign_var(c, n->a, t);
@@ -383,12 +392,33 @@ static void check_statement(struct rut_checker *c, struct rut_node *n)
 	}
 }
 
+/* Nothing behind it is executed. */
+static bool leaves(const struct rut_node *n)
+{
+	if (n->kind == RUT_N_EXPR && n->a->kind == RUT_N_CALL && !strcmp(n->a->text, "exit"))
+		return true;
+	return n->kind == RUT_N_RETURN || n->kind == RUT_N_BREAK || n->kind == RUT_N_CONTINUE;
+}
+
+/* Once, however many programs are made of the probe. */
+static void warn_unreachable(struct rut_checker *c, struct rut_node *n)
+{
+	if (!c->loud || !n->next || n->next->warned || !leaves(n))
+		return;
+	n->next->warned = true;
+	rut_source_warn(c->src, n->next->span,
+			c->src->as_bpftrace ? "Unreachable statement."
+					    : "this is never reached: the statement before leaves");
+}
+
 void rut_check_block(struct rut_checker *c, struct rut_node *block)
 {
 	struct rut_sym *outer = c->syms;
 
-	for (struct rut_node *n = block->list; n; n = n->next)
+	for (struct rut_node *n = block->list; n; n = n->next) {
 		check_statement(c, n);
+		warn_unreachable(c, n);
+	}
 	close_scope(c, outer);
 }
 

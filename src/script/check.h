@@ -35,6 +35,7 @@ struct rut_sym {
 	const char *name;
 	const struct rut_type *type; /* NULL: not known yet */
 	bool closed, declared;
+	bool aimed;	     /* a declared pointer: it is known whether it is of user space */
 	const char *keys_of; /* of a loop over this map, the values of which are not numbers */
 	unsigned epoch;
 	/* Of the generator */

@@ -103,7 +103,8 @@ static void gen_stop(struct rut_gen *g)
 
 	rut_vreg word;
 
-	if (g->ctx->kind == RUT_PROBE_END)
+	/* An iterator goes through all that there is: exit() ends the script behind it. */
+	if (g->ctx->kind == RUT_PROBE_END || g->ctx->kind == RUT_PROBE_ITER)
 		return;
 	word = rut_ir_load(&g->ir, 8, rut_gen_exit_word(g), 0);
 	if (g->ctx->kind == RUT_PROBE_BEGIN)

@@ -62,6 +62,10 @@ static uint32_t ring_bytes(const struct rut_script_program *p)
 {
 	uint64_t want = (uint64_t)p->record_max * 1024, bytes = RING_MIN;
 
+	/* The kernel goes through up to a million objects before anything can be read. */
+	for (size_t i = 0; i < p->nprogs; i++)
+		if (p->progs[i].nattach && p->progs[i].attach[0].kind == RUT_PROBE_ITER)
+			want = RING_MAX;
 	while (bytes < want && bytes < RING_MAX)
 		bytes *= 2;
 	return (uint32_t)bytes;

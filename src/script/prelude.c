@@ -35,10 +35,12 @@ static const struct function {
 	const char *name;
 	const char *text;
 } functions[] = {
-	{"assert", "macro assert(condition, message)\n"
+	/* At the lines where bpftrace has it, which its message cites. */
+	{"assert", "\n\n"
+		   "macro assert(condition, msg)\n"
 		   "{\n"
 		   "  if (!(condition)) {\n"
-		   "    errorf(message);\n"
+		   "    errorf(\"assert failed: %s\", msg);\n"
 		   "    exit(1);\n"
 		   "  }\n"
 		   "}\n"},

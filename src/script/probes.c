@@ -293,6 +293,8 @@ static int resolve_raw(struct rut_resolve *r)
 	/* Modules have their tracepoints' types elsewhere. */
 	if (!rc && !w.found && w.module && !strpbrk(event, "*?["))
 		return add_raw(NULL, event, &w);
+	if (!rc && !w.found && r->prog->src.as_bpftrace && !r->prog->set.missing_probes)
+		return rut_source_plain(&r->prog->src, "Probe has no valid attach points.");
 	return rc || w.found ? rc : rut_probe_missing(r, "no raw tracepoint matches '%s'", event);
 }
 

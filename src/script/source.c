@@ -109,6 +109,20 @@ int rut_source_error(struct rut_source *s, struct rut_span at, const char *fmt, 
 	return -EINVAL;
 }
 
+int rut_source_plain(struct rut_source *s, const char *fmt, ...)
+{
+	va_list ap;
+
+	if (s->errors++ >= RUT_SOURCE_ERRORS_MAX)
+		return -EINVAL;
+	rut_buf_puts(&s->messages, s->as_bpftrace ? "ERROR: " : "error: ");
+	va_start(ap, fmt);
+	rut_buf_vprintf(&s->messages, fmt, ap);
+	va_end(ap);
+	rut_buf_putc(&s->messages, '\n');
+	return -EINVAL;
+}
+
 void rut_source_warn(struct rut_source *s, struct rut_span at, const char *fmt, ...)
 {
 	va_list ap;

@@ -50,6 +50,9 @@ void rut_source_where(const struct rut_source *s, uint32_t pos, uint32_t *ret_li
 /* Adds a message; returns -EINVAL. */
 int rut_source_error(struct rut_source *s, struct rut_span at, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
+/* One without a place, as bpftrace has some; returns -EINVAL. */
+int rut_source_plain(struct rut_source *s, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
 /* A message that lets the script run. */
 void rut_source_warn(struct rut_source *s, struct rut_span at, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));

@@ -220,6 +220,19 @@ static void suggest(struct rut_resolve *r, const char *path, const char *wanted)
 		rut_source_hint(&r->prog->src, "did you mean '%s'?", near.name);
 }
 
+/* A place in a file that has no functions. */
+static int add_offset(struct rut_resolve *r, const struct binary *b, const char *text,
+		      uint64_t offset)
+{
+	struct rut_script_attach a = {
+		.path = b->path, .offset = offset, .address = offset, .symbol = keep(r, text)};
+	char name[600];
+
+	snprintf(name, sizeof(name), "%s:%s:%s", r->kind->name, b->shown, text);
+	a.name = keep(r, name);
+	return rut_probe_add(r, a, NULL, false);
+}
+
 /* An address, as the file is linked: of the function that it is in. */
 static int resolve_address(struct rut_resolve *r, const struct binary *b, const char *text)
 {
@@ -229,6 +242,9 @@ static int resolve_address(struct rut_resolve *r, const struct binary *b, const 
 	uint64_t address = strtoull(text, NULL, 0);
 	int rc = rut_elf_functions(b->path, "*", &l.list, &l.n, &err);
 
+	/* Other files are as their bytes are. */
+	if (rc == -ENOEXEC && r->prog->opts.unsafe)
+		return add_offset(r, b, text, address);
 	if (rc)
 		return rut_probe_error(r, "%s", err.msg);
 	for (size_t i = 0; i < l.n; i++)
@@ -236,11 +252,34 @@ static int resolve_address(struct rut_resolve *r, const struct binary *b, const 
 			best = &l.list[i];
 	rc = best ? add_function(r, b, best, address - best->address)
 	     : r->prog->src.as_bpftrace
-		     ? rut_probe_error(r, "Could not resolve address: %s:0x%llx", b->shown,
-				       (unsigned long long)address)
+		     ? rut_source_plain(&r->prog->src, "Could not resolve address: %s:0x%llx",
+					b->shown, (unsigned long long)address)
 		     : rut_probe_error(r, "no function of '%s' is at %s", b->path, text);
 	free(l.list);
 	return rc;
+}
+
+/* Probes between two instructions break the process: they are where functions say they are. */
+static int check_size(struct rut_resolve *r, const struct rut_function *f, uint64_t offset)
+{
+	unsigned long long size = f->size, plus = offset;
+
+	if (r->prog->opts.unsafe || strpbrk(r->parts[r->nparts - 1], "*?["))
+		return 0;
+	if (!size && r->prog->src.as_bpftrace)
+		return rut_source_plain(
+			&r->prog->src,
+			"Could not determine boundary for %s (symbol has size 0).\n"
+			"Use --unsafe to force attachment. WARNING: This option could "
+			"lead to data corruption in the target process.",
+			f->name);
+	if (!size || plus < size)
+		return 0;
+	return rut_probe_error(r,
+			       r->prog->src.as_bpftrace
+				       ? "Offset outside the function bounds ('%s' size is %llu)"
+				       : "'%s' has only %llu bytes",
+			       f->name, size);
 }
 
 /* "name", "name+12", an address: parts[2], or parts[3] behind a language. */
@@ -268,8 +307,11 @@ static int add_functions(struct rut_resolve *r, const struct binary *b, size_t *
 	rc = rut_elf_functions(b->path, name, &l.list, &l.n, &err);
 	if (rc)
 		return b->quiet ? 0 : rut_probe_error(r, "%s", err.msg);
-	for (size_t i = 0; i < l.n && !rc; i++)
-		rc = add_function(r, b, &l.list[i], offset);
+	for (size_t i = 0; i < l.n && !rc; i++) {
+		rc = check_size(r, &l.list[i], offset);
+		if (!rc)
+			rc = add_function(r, b, &l.list[i], offset);
+	}
 	*found += l.n;
 	free(l.list);
 	return rc;

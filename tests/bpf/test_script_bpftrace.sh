@@ -1,0 +1,123 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+# What scripts of bpftrace rely on, beside the cases whose output is recorded.
+. "$SRC/tests/tap.sh"
+. "$SRC/tests/bpf/lib.sh"
+
+need_bpf
+
+# The same program under its other name.
+as_bpftrace() {
+  ln -sf "$RUTILE" bpftrace
+  ./bpftrace "$@"
+}
+
+# exit() ends the script behind the last object: all threads of a process of our own are there.
+iterators_go_to_their_end() {
+  cat >threads.c <<'END'
+#include <pthread.h>
+#include <unistd.h>
+static void *wait_here(void *p) { pause(); return p; }
+int main(void)
+{
+	pthread_t t;
+	for (int i = 0; i < 50; i++)
+		pthread_create(&t, 0, wait_here, 0);
+	pause();
+}
+END
+  cc threads.c -o "th$$" -lpthread
+  "./th$$" & p=$!
+  t_wait test -d /proc/$p/task
+  until [ "$(ls /proc/$p/task | wc -l)" = 51 ]; do sleep 0.05; done
+  "$RUTILE" run -q -e 'iter:task /ctx.task.tgid == $1/ { printf("thread %d\n", ctx.task.pid); exit(); }' $p >out
+  maps=$(grep -vc vsyscall /proc/$p/maps)
+  "$RUTILE" run -q -e 'iter:task_vma { if (ctx.task.pid == $1) { @n++; } printf("vma %d\n", ctx.task.pid); exit(); }' $p >vmas 2>err
+  ls /proc/$p/task | sort >want
+  kill $p
+  sed -n 's/^thread //p' out | sort | diff want -
+  # Thousands of records at once, and none is lost.
+  not grep 'lost' err
+  [ "$(grep -c "^vma $p\$" vmas)" = "$maps" ]
+  grep -qx "@n: $maps" vmas
+}
+
+debugf_writes_the_kernels_trace() {
+  local t=/sys/kernel/tracing
+  [ -r $t/trace ] || { echo "no tracefs at $t"; return 0; }
+  "$RUTILE" run -q -e 'begin { debugf("rut%d is %s, %x or %p; 100%%", $1, str($2), 255, 4096); }' $$ "some text" 2>err && return 1
+  grep -q 'debugf() takes at most 3 values' err
+  "$RUTILE" run -q -e 'begin { debugf("rut%d is %s and %x; 100%%", $1, str($2), (uint64)-1); exit(); }' $$ "some text"
+  grep -q "rut$$ is some text and ffffffffffffffff; 100%" $t/trace
+  not "$RUTILE" run -q -e 'begin { debugf("%f", 1); }' 2>err
+  grep -q 'debugf() has %d' err
+}
+
+# A pointer that is declared points where its first value does.
+declared_pointers() {
+  cat >pointed.c <<'END'
+struct pair { int a; struct { int b[2]; } in[2]; };
+__attribute__((noinline)) void take(struct pair *p) { __asm__ volatile("" :: "r"(p) : "memory"); }
+int main(void)
+{
+	struct pair p = {5, {{{6, 7}}, {{8, 9}}}};
+	take(&p);
+}
+END
+  cc -g -O1 pointed.c -o pointed
+  "$RUTILE" run -q -c ./pointed -e 'struct in { int b[2]; } struct pair { int a; struct in in[2]; }
+    uprobe:./pointed:take { let $p : struct pair *; let $in : struct in[2]; let $t : struct task_struct *;
+      $p = (struct pair *)arg0; $in = $p.in; $t = curtask; printf("%d %d %d %d\n", $p.a, $in[0].b[1], $in[1].b[0], $t.tgid == pid); }' >out 2>err
+  cat out err
+  grep -qx '5 7 8 1' out
+  [ ! -s err ]
+}
+
+# Where no function is: files that are not ELF, with --unsafe alone; and never behind a function's end.
+places_in_files() {
+  cp pointed flat 2>/dev/null || { echo 'int main(void) { return 0; }' >flat.c; cc flat.c -o flat; }
+  printf '#!/bin/sh\n' >text
+  not "$RUTILE" run -e 'uprobe:./text:0x4 { exit(); }' 2>err
+  grep -q 'is not a 64-bit ELF file' err
+  timeout 20 "$RUTILE" run -q --unsafe -e 'uprobe:./text:0x4 { @ = count(); } interval:ms:1 { exit(); }'
+  not "$RUTILE" run -e 'uprobe:/bin/bash:echo_builtin+1000000 { exit(); }' 2>err
+  size=$(nm -DS /bin/bash | sed -n 's/^[0-9a-f]* \([0-9a-f]*\) T echo_builtin$/\1/p')
+  grep -q "'echo_builtin' has only $((16#$size)) bytes" err
+}
+
+what_is_never_reached_is_said() {
+  "$RUTILE" run -q -e 'begin { @a = 1; exit(); @b = 2; }' >out 2>err
+  grep -q '^stdin:1:.*: warning: this is never reached: the statement before leaves' err
+  grep -qx '@a: 1' out
+  # Once for all programs of a probe, and not where something is reached.
+  "$RUTILE" run -q -e 'tracepoint:syscalls:sys_enter_sync* { @[probe] = args.__syscall_nr; return; @b = 2; } interval:ms:1 { exit(); }' >out 2>err
+  [ "$(grep -c 'never reached' err)" = 1 ]
+  "$RUTILE" run -q -e 'begin { if (pid == 1) { exit(); } @a = 1; while (1) { break; } exit(); }' >out 2>err
+  [ ! -s err ]
+  grep -qx '@a: 1' out
+}
+
+# The words of bpftrace, under its name.
+its_messages() {
+  said() {
+    local words=$1
+    shift
+    not as_bpftrace "$@" >out 2>&1
+    grep -qF -- "$words" out || { cat out; return 1; }
+  }
+  said 'ERROR: call to has_key() expects a map with explicit keys' -e 'begin { @g = 2; if (has_key(@g, 2)) { exit(); } }'
+  said 'ERROR: Probe has no valid attach points.' -e 'rawtracepoint:nonsense { exit(); }'
+  said 'ERROR: program command line option --aa invalid integer (value: False)' -e 'begin { print(getopt("aa", 10)); }' -- --aa=False
+  said 'ERROR: Could not resolve address: /bin/bash:0xa' -e 'uprobe:/bin/bash:10 { exit(); }'
+  said "Offset outside the function bounds ('echo_builtin' size is" -e 'uprobe:/bin/bash:echo_builtin+1000000 { exit(); }'
+  said 'stdlib/base.bt:6:5-37: ERROR: assert failed: one is not two' -e 'begin { assert(1 == 2, "one is not two"); }'
+  as_bpftrace -q -e 'macro title() { "a constant %d\n" } begin { printf(title(), 5); exit(); }' | grep -qx 'a constant 5'
+}
+
+t_case "iterators go to their end" iterators_go_to_their_end
+t_case "debugf() writes into the kernel's trace" debugf_writes_the_kernels_trace
+t_case "pointers that are declared" declared_pointers
+t_case "places in files without functions, and behind functions" places_in_files
+t_case "what is never reached is said" what_is_never_reached_is_said
+t_case "messages under the name bpftrace" its_messages
+t_done
