@@ -47,17 +47,28 @@ static void print_script(const char *name)
 		       (unsigned long long)status.printed, status.ended ? ", ended by exit()" : "");
 }
 
+static const char *state_of(const struct rut_recorder *r, const char *name)
+{
+	int lock;
+
+	if (r->meta->resuming) {
+		lock = rut_session_try_lock(name);
+		rut_session_unlock(lock);
+		return lock < 0 ? "starts"
+				: "its start was killed: start it again (it records nothing)";
+	}
+	if (r->rings[0].ctl->frozen)
+		return "frozen by its script";
+	return r->meta->running ? "records" : "stopped";
+}
+
 static int apply(struct rut_recorder *r, const struct rut_session_verb *v, struct rut_err *err)
 {
 	const struct rut_session_meta *m = r->meta;
 	int links = rut_session_count_links(v->name);
 
 	printf("session      %s\n", v->name);
-	printf("state        %s, %d programs\n",
-	       r->rings[0].ctl->frozen ? "frozen by its script"
-	       : m->running	       ? "records"
-				       : "stopped",
-	       links < 0 ? 0 : links);
+	printf("state        %s, %d programs\n", state_of(r, v->name), links < 0 ? 0 : links);
 	printf("events       %s\n", m->conf.events[0] ? m->conf.events : "none");
 	print_script(v->name);
 	printf("mode         %s\n",

@@ -55,6 +55,7 @@ struct rut_script_session {
 	uint64_t looked_ms;
 	struct rut_script_miss *misses; /* owned */
 	size_t nmisses;
+	struct rut_script_follower *follower; /* owned; NULL: not in this process */
 };
 
 /* session.c: a session of that name, empty; NULL: no memory. */
@@ -72,12 +73,16 @@ int rut_script_session_run_kind(struct rut_script_session *s, enum rut_probe_kin
 				struct rut_err *err);
 
 /*
- * session_ruby.c: attaches to the Ruby processes that its probes are for, if it has such probes;
- * follows those that come; lets all of them go; and does so while the session is stopped. 0 or
- * -errno.
+ * session_ruby.c: attaches to the Ruby processes that its probes are for, if it has such probes; 0
+ * or -errno. From the first rut_script_session_rubies_follow() on a thread of its own does so, and
+ * follows those that come: an attempt takes seconds where a process does not answer, and who calls
+ * that reads the session's rings. 0 or -errno: there is no thread.
  */
 int rut_script_session_rubies_begin(struct rut_script_session *s, struct rut_err *err);
 int rut_script_session_rubies_follow(struct rut_script_session *s, struct rut_err *err);
+/* Counts what was hit up to now; waits for an attempt to end. 0 or -errno. */
+int rut_script_session_rubies_take(struct rut_script_session *s, struct rut_err *err);
+/* Lets all of them go, for good; while the session is stopped. Both wait for an attempt, too. */
 void rut_script_session_rubies_end(struct rut_script_session *s);
 void rut_script_session_rubies_pause(struct rut_script_session *s, bool pause);
 

@@ -3,7 +3,10 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
@@ -20,7 +23,8 @@ enum {
 	SETTLE_MS = 2000,
 	SLOW_MS = 100,	  /* an attempt that was one */
 	RETRY_MS = 60000, /* between attempts at most, after */
-	LAST_WAITS = 6	  /* doubled ones */
+	LAST_WAITS = 6,	  /* doubled ones */
+	ROUND_MS = 50,	  /* of the thread */
 };
 
 static struct rut_script_miss *find_miss(struct rut_script_session *s, pid_t pid)
@@ -81,7 +85,7 @@ static void note_miss(struct rut_script_session *s, pid_t pid, int rc, const str
 
 static int attach_ruby(struct rut_script_session *s, pid_t pid, struct rut_err *err)
 {
-	/* The tracer would wait for it, and the session's rings for the tracer. */
+	/* The tracer would wait for it, and other processes for the tracer. */
 	if (!rut_proc_is_halted(pid))
 		return rut_script_tracer_attach(s->tracer, pid, err);
 	rut_err_set(err, EBUSY, "process %d is stopped (kill -CONT %d) or its cgroup is frozen",
@@ -92,7 +96,7 @@ static int attach_ruby(struct rut_script_session *s, pid_t pid, struct rut_err *
 /*
  * Attaches to the processes that there are; to those that it is attached to nothing happens. The
  * first time it fails when there are some and none can be attached to; later those are tried again,
- * ever more rarely, because the session's rings are not read meanwhile.
+ * ever more rarely, because hits of other processes are not read meanwhile.
  */
 static int attach_rubies(struct rut_script_session *s, bool first, struct rut_err *err)
 {
@@ -151,7 +155,7 @@ static int settle_rubies(struct rut_script_session *s, struct rut_err *err)
 	return n < 0 ? n : 0;
 }
 
-void rut_script_session_rubies_end(struct rut_script_session *s)
+static void let_go(struct rut_script_session *s)
 {
 	struct rut_err err = RUT_ERR_INIT;
 
@@ -179,7 +183,7 @@ static int begin(struct rut_script_session *s, bool first, struct rut_err *err)
 		return rut_err_set(err, ENOMEM, "out of memory");
 	rc = rut_script_tracer_new(&s->tracer, s->p, s->links, &opts, err);
 	if (rc) {
-		rut_script_session_rubies_end(s);
+		let_go(s);
 		return rc;
 	}
 	rc = attach_rubies(s, first, err);
@@ -190,7 +194,7 @@ static int begin(struct rut_script_session *s, bool first, struct rut_err *err)
 		return 0;
 	}
 	if (rc && first)
-		rut_script_session_rubies_end(s);
+		let_go(s);
 	return rc;
 }
 
@@ -199,33 +203,153 @@ int rut_script_session_rubies_begin(struct rut_script_session *s, struct rut_err
 	return begin(s, true, err);
 }
 
-int rut_script_session_rubies_follow(struct rut_script_session *s, struct rut_err *err)
+/* ---- the thread ---- */
+
+/*
+ * What the session has of Ruby processes is the thread's, or under its lock another one's. It is
+ * made by the first round, as the session's process is a child of the one that has begun it.
+ */
+struct rut_script_follower {
+	pthread_t thread;
+	pthread_mutex_t lock;
+	pthread_cond_t wake;
+	bool paused, resumed, quit;
+};
+
+static int follow(struct rut_script_session *s, struct rut_err *err)
 {
-	struct rut_err ignored = RUT_ERR_INIT;
+	struct rut_script_follower *f = s->follower;
+	struct rut_err why = RUT_ERR_INIT;
 	int rc = 0;
 
-	if (s->p->ruby && !s->paused)
+	if (f->resumed && begin(s, false, &why) && why.code != EPERM)
+		rut_warn("%s", why.msg);
+	f->resumed = false;
+	if (s->p->ruby)
 		rut_script_ruby_round(s->p->ruby);
 	if (s->tracer)
 		rc = rut_script_tracer_round(s->tracer, err);
-	if (s->tracer && rut_now_ms() - s->looked_ms >= LOOK_MS)
-		attach_rubies(s, false, &ignored);
+	if (s->tracer && rc >= 0 && rut_now_ms() - s->looked_ms >= LOOK_MS)
+		attach_rubies(s, false, &why);
 	return rc < 0 ? rc : 0;
+}
+
+static void *follower_main(void *arg)
+{
+	struct rut_script_session *s = arg;
+	struct rut_script_follower *f = s->follower;
+	bool said = false;
+
+	pthread_mutex_lock(&f->lock);
+	while (!f->quit) {
+		struct rut_err err = RUT_ERR_INIT;
+		struct timespec until;
+		int rc = f->paused ? 0 : follow(s, &err);
+
+		if (rc && !said)
+			rut_warn("%s", err.msg);
+		said = rc;
+		clock_gettime(CLOCK_MONOTONIC, &until);
+		until.tv_nsec += ROUND_MS * 1000000;
+		until.tv_sec += until.tv_nsec / 1000000000;
+		until.tv_nsec %= 1000000000;
+		if (!f->quit)
+			pthread_cond_timedwait(&f->wake, &f->lock, &until);
+	}
+	pthread_mutex_unlock(&f->lock);
+	return NULL;
+}
+
+/* Signals are for the thread that waits for them. */
+static int start_follower(struct rut_script_session *s, struct rut_err *err)
+{
+	struct rut_script_follower *f = calloc(1, sizeof(*f));
+	pthread_condattr_t clock;
+	sigset_t all, before;
+	int rc;
+
+	if (!f)
+		return rut_err_set(err, ENOMEM, "out of memory");
+	pthread_mutex_init(&f->lock, NULL);
+	pthread_condattr_init(&clock);
+	pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+	pthread_cond_init(&f->wake, &clock);
+	pthread_condattr_destroy(&clock);
+	s->follower = f;
+	sigfillset(&all);
+	pthread_sigmask(SIG_BLOCK, &all, &before);
+	rc = pthread_create(&f->thread, NULL, follower_main, s);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (!rc)
+		return 0;
+	s->follower = NULL;
+	free(f);
+	return rut_err_errno(err, rc, "cannot make a thread for Ruby processes");
+}
+
+static void end_follower(struct rut_script_session *s)
+{
+	struct rut_script_follower *f = s->follower;
+
+	if (!f)
+		return;
+	pthread_mutex_lock(&f->lock);
+	f->quit = true;
+	pthread_cond_signal(&f->wake);
+	pthread_mutex_unlock(&f->lock);
+	pthread_join(f->thread, NULL);
+	pthread_cond_destroy(&f->wake);
+	pthread_mutex_destroy(&f->lock);
+	s->follower = NULL;
+	free(f);
+}
+
+int rut_script_session_rubies_follow(struct rut_script_session *s, struct rut_err *err)
+{
+	if (s->follower || !rut_script_session_needs_process(s))
+		return 0;
+	return start_follower(s, err);
+}
+
+int rut_script_session_rubies_take(struct rut_script_session *s, struct rut_err *err)
+{
+	struct rut_script_follower *f = s->follower;
+	int rc;
+
+	if (f)
+		pthread_mutex_lock(&f->lock);
+	rc = s->tracer ? rut_script_tracer_take(s->tracer, err) : 0;
+	if (f)
+		pthread_mutex_unlock(&f->lock);
+	return rc;
+}
+
+void rut_script_session_rubies_end(struct rut_script_session *s)
+{
+	end_follower(s);
+	let_go(s);
 }
 
 void rut_script_session_rubies_pause(struct rut_script_session *s, bool pause)
 {
 	struct rut_err err = RUT_ERR_INIT;
+	struct rut_script_follower *f;
 
-	if (pause) {
-		rut_script_session_rubies_end(s);
-		return;
-	}
-	/* Whoever resumes it expects an attempt. */
-	for (size_t i = 0; i < s->nmisses; i++)
-		s->misses[i].next_ms = 0;
-	if (begin(s, false, &err) && err.code != EPERM)
+	if (rut_script_session_rubies_follow(s, &err))
 		rut_warn("%s", err.msg);
+	f = s->follower;
+	if (!f)
+		return;
+	pthread_mutex_lock(&f->lock);
+	f->paused = pause;
+	f->resumed = !pause;
+	if (pause)
+		let_go(s);
+	/* Whoever resumes it expects an attempt. */
+	for (size_t i = 0; i < s->nmisses && !pause; i++)
+		s->misses[i].next_ms = 0;
+	pthread_cond_signal(&f->wake);
+	pthread_mutex_unlock(&f->lock);
 }
 
 bool rut_script_session_needs_process(const struct rut_script_session *s)
@@ -250,7 +374,7 @@ static int hold_snapshot(void *arg, const char *dir, const struct rut_trace_cloc
 {
 	struct rut_script_session *s = arg;
 
-	return s->tracer ? rut_script_tracer_take(s->tracer, err) : 0;
+	return rut_script_session_rubies_take(s, err);
 }
 
 static void hold_pause(void *arg, bool pause)

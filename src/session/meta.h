@@ -68,7 +68,7 @@ struct rut_session_meta {
 	uint32_t ncompanions; /* in that process */
 	uint32_t change_wanted, change_done, change_add;
 	int32_t change_rc;
-	uint32_t _pad1;
+	uint32_t resuming; /* not 0: a resume has begun, which may have been killed */
 	char change_what[512], change_error[512];
 	/* What is recorded changes: the consumer answers `generation` by `acked`. */
 	uint32_t generation, acked;

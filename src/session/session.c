@@ -173,15 +173,30 @@ int rut_session_stop(struct rut_recorder *r, struct rut_err *err)
 	return lock < 0 ? lock : stop(r, err);
 }
 
-static int resume(struct rut_recorder *r, const struct rut_guest *guest, struct rut_err *err)
+/* Programs write nothing into frozen rings. */
+static void freeze(struct rut_recorder *r, bool frozen)
+{
+	for (int cpu = 0; cpu < r->ncpus; cpu++) {
+		struct rut_ring_ctl *ctl = r->rings[cpu].ctl;
+
+		__atomic_store_n(&ctl->frozen, frozen, __ATOMIC_RELEASE);
+		if (frozen)
+			__atomic_store_n(&ctl->opened_ns, RUT_RING_FROZEN_NS, __ATOMIC_RELEASE);
+	}
+}
+
+/*
+ * Pins each program by itself: killed meanwhile, this leaves some. They record nothing, as the
+ * rings are frozen and the guest is held until all are there, and the next resume removes them.
+ */
+static int attach_all(struct rut_recorder *r, const struct rut_guest *guest, struct rut_err *err)
 {
 	char dir[128];
 	int rc;
 
-	if (r->meta->running)
-		return rut_err_set(err, EALREADY, "session '%s' runs already", r->conf.name);
-	for (int cpu = 0; cpu < r->ncpus; cpu++)
-		__atomic_store_n(&r->rings[cpu].ctl->frozen, 0, __ATOMIC_RELEASE);
+	freeze(r, true);
+	if (guest)
+		rut_guest_hold(r->conf.name, true);
 	/* What was removed before the stop stays so. */
 	r->conf.selection = r->meta->active;
 	rc = rut_programs_load(r, &r->meta->active, err);
@@ -197,6 +212,23 @@ static int resume(struct rut_recorder *r, const struct rut_guest *guest, struct 
 		rc = guest->resume(guest->arg, dir, err);
 	if (rc && r->meta->running)
 		stop(r, NULL);
+	freeze(r, false);
+	return rc;
+}
+
+static int resume(struct rut_recorder *r, const struct rut_guest *guest, struct rut_err *err)
+{
+	struct rut_session_meta *m = r->meta;
+	int rc;
+
+	if (m->running && !m->resuming)
+		return rut_err_set(err, EALREADY, "session '%s' runs already", r->conf.name);
+	/* Under the lock: the process that has set it was killed. */
+	if (m->running)
+		stop(r, NULL);
+	__atomic_store_n(&m->resuming, 1, __ATOMIC_SEQ_CST);
+	rc = attach_all(r, guest, err);
+	__atomic_store_n(&m->resuming, 0, __ATOMIC_SEQ_CST);
 	return rc;
 }
 

@@ -71,6 +71,38 @@ a_stopped_session_counts_nothing_and_goes_on_later() {
   "$RUTILE" destroy ${S}s
 }
 
+# Killed at one of its last system calls, of which each pins a program, or behind all of them.
+a_killed_start_records_nothing() {
+  command -v strace >/dev/null || t_skip "no strace"
+  counting
+  "$RUTILE" start ${S}k --flight -e syscall:openat,syscall:getpgid --script count.bt
+  opens 3
+  "$RUTILE" stop ${S}k
+  strace -f -o calls -e trace=bpf "$RUTILE" start ${S}k
+  local all n states=0 times=0
+  all=$(grep -c ' bpf(' calls)
+  "$RUTILE" stop ${S}k
+  for n in 40 15 8 5 3 2 1 0; do
+    [ "$n" -lt "$all" ] || continue
+    strace -f -o calls -e trace=bpf -e inject=bpf:signal=SIGKILL:when=$((all - n)) "$RUTILE" start ${S}k && return 1
+    "$RUTILE" status ${S}k >status
+    if grep -q '^state .*its start was killed: start it again' status; then states=$((states + 1)); fi
+    opens 5
+    "$RUTILE" start ${S}k
+    "$RUTILE" status ${S}k | grep -q '^state *records'
+    opens 2
+    "$RUTILE" stop ${S}k
+    [ -z "$(find /sys/fs/bpf/rutile/${S}k -name 'link_*')" ]
+    times=$((times + 1))
+  done
+  echo "$all calls, $times times, $states half"
+  [ "$states" -gt 2 ]
+  "$RUTILE" show ${S}k | grep -qx "@number: $((3 + 2 * times))"
+  "$RUTILE" snapshot ${S}k -o snap
+  [ "$(babeltrace2 snap | grep -c "syscall_entry_openat.*filename = \"$T/the-file\"")" = $((3 + 2 * times)) ]
+  "$RUTILE" destroy ${S}k
+}
+
 # More than the journal holds: what is kept is the newest, in order.
 # With many probes the kernel detaches them when `stop` has returned. Those of before must count nothing, also not
 # beside those that the session gets when it goes on.
@@ -458,6 +490,7 @@ t_case "a flight recorder runs a script without a process" a_flight_recorder_run
 t_case "a stopped session counts nothing and can be resumed" a_stopped_session_counts_nothing_and_goes_on_later
 t_case "a session with many probes counts nothing from its stop on, and each event once when it goes on" many_probes_stop_at_once
 t_case "a resume that fails leaves the session stopped" a_resume_that_fails_stops_the_session
+t_case "a start that is killed while it resumes a session records nothing, and can be repeated" a_killed_start_records_nothing
 t_case "the journal keeps the latest" the_journal_keeps_the_latest
 t_case "a session that writes has the script in its trace" a_session_that_writes_has_the_script_in_its_trace
 t_case "each directory has its part" each_directory_has_its_part
@@ -615,6 +648,44 @@ stopped_ruby() {
   end_rubies
 }
 t_case "a stopped Ruby process is tried again, and said once" stopped_ruby
+
+# A process that holds Ruby's lock in a function of C is tried for 3 s each time. Meanwhile the session reads its buffers, which have room for
+# a second, and hits of another process count.
+held_ruby() {
+  ruby -e 'require "fiddle"' 2>/dev/null || t_skip "no fiddle in this Ruby"
+  ruby_script
+  mkdir logs
+  rubies 1000 0
+  RUTILE_LOG_DIR=$T/logs "$RUTILE" start ${S}hr -o trace --buffer 512K -e syscall:getpgid --context procname --script ruby.bt \
+    --script-target ${S}prog.rb --script-target ${S}held.rb 2>said
+  t_wait all_have_agents
+  cp "$SRC/tests/bpf/held.rb" "./${S}held.rb"
+  : >held.go
+  ruby "./${S}held.rb" held.go >held & held=$!
+  trap 'kill -KILL "$held" 2>/dev/null' EXIT
+  t_wait grep -qx held held
+  python3 -c '
+import os, sys, time
+open("/proc/self/comm", "w").write(sys.argv[1])
+for i in range(80):
+    for i in range(1000):
+        os.getpgid(0)
+    time.sleep(0.1)' "asks-$$" & local asks=$!
+  : >go
+  t_wait all_have_counted
+  t_wait shows ${S}hr
+  wait "$asks"
+  cat said logs/* >all
+  grep -q "Ruby probes are not in process $held yet: no thread of process $held came to a place where it is safe" all
+  "$RUTILE" destroy ${S}hr
+  kill -KILL "$held"
+  wait "$held" || :
+  trap - EXIT
+  [ "$(babeltrace2 trace 2>lost | grep -c "syscall_entry_getpgid.*\"asks-$$\"")" = 80000 ]
+  not grep -q discarded lost
+  end_rubies
+}
+t_case "a Ruby process that does not answer keeps no event from being read" held_ruby
 
 # All of its processes are stopped when the session goes on: they have their probes when they go on, too.
 stopped_at_resume() {
