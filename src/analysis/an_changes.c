@@ -309,6 +309,7 @@ static const struct rut_lami_class *const classes[] = {&change_class, NULL};
 const struct rut_analysis rut_analysis_changes = {
 	.info = {"Changes", "When latencies, rates, errors or memory jumped, and what with them",
 		 tags, classes},
+	.needs = rut_an_sampler_needs,
 	.instance_size = sizeof(struct changes),
 	.hooks = rut_an_sampler_hooks,
 	.asks_files = rut_an_asks_no_files,

@@ -501,6 +501,7 @@ const struct rut_analysis rut_analysis_diff = {
 	.own_size = sizeof(struct rut_diff),
 	.option = option,
 	.own_fini = own_fini,
+	.needs = rut_an_sampler_needs,
 	.instance_size = sizeof(struct diff),
 	.hooks = rut_an_sampler_hooks,
 	.asks_files = rut_an_asks_no_files,

@@ -247,6 +247,7 @@ static const char *const needs[] = {"*syscall_entry_*", "*sys_*", "lttng_statedu
 const struct rut_analysis rut_analysis_fdtop = {
 	.info = {"Open descriptors", "Open descriptors over time per process", tags, classes},
 	.needs = needs,
+	.needs_threads = true,
 	.report_needs = {"syscall_entry_open*", "sys_open*"},
 	.instance_size = sizeof(struct fdtop),
 	.hooks = hooks,

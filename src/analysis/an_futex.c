@@ -370,6 +370,7 @@ static const char *const needs[] = {"*syscall_entry_futex*", "*sys_futex", NULL}
 const struct rut_analysis rut_analysis_futex = {
 	.info = {"Futex waits", "Waits and contention per futex and per thread", tags, classes},
 	.needs = needs,
+	.needs_threads = true,
 	.report_needs = {"syscall_entry_futex", "sys_futex"},
 	.instance_size = sizeof(struct futexes),
 	.hooks = hooks,

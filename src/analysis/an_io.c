@@ -646,6 +646,7 @@ const struct rut_analysis rut_analysis_io = {
 	.check = check,
 	.run_init = run_init,
 	.needs = needs,
+	.needs_threads = true,
 	.report_needs = {"*syscall_entry_*", "sys_*", "block_rq_*"},
 	.instance_size = sizeof(struct rut_io),
 	.hooks = hooks,

@@ -234,6 +234,7 @@ static const char *const needs[] = {"*mm_page_alloc", "*mm_page_free", NULL};
 const struct rut_analysis rut_analysis_memtop = {
 	.info = {"Top memory usage", "Per-TID top allocated/freed memory", tags, classes},
 	.needs = needs,
+	.needs_threads = true,
 	.report_needs = {"*mm_page_alloc"},
 	.instance_size = sizeof(struct memtop),
 	.hooks = hooks,

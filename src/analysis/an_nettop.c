@@ -369,6 +369,7 @@ static const char *const needs[] = {"*syscall_entry_*", "*sys_*", "net_dev_xmit"
 const struct rut_analysis rut_analysis_nettop = {
 	.info = {"Network", "Peers: bytes, connects, latency of answers", tags, classes},
 	.needs = needs,
+	.needs_threads = true,
 	.instance_size = sizeof(struct nettop),
 	.hooks = hooks,
 	.report = report,

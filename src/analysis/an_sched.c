@@ -305,6 +305,7 @@ const struct rut_analysis rut_analysis_sched = {
 	.option = option,
 	.check = check,
 	.needs = needs,
+	.needs_switches = true,
 	.report_needs = {"sched_wak*"},
 	.instance_size = sizeof(struct rut_an_sched),
 	.hooks = hooks,

@@ -406,6 +406,7 @@ static const struct rut_lami_class *const classes[] = {&series_class, NULL};
 
 const struct rut_analysis rut_analysis_series = {
 	.info = {"Series", "Rates, latencies and queues over time", tags, classes},
+	.needs = rut_an_sampler_needs,
 	.instance_size = sizeof(struct series),
 	.hooks = rut_an_sampler_hooks,
 	.asks_files = asks_files,

@@ -469,6 +469,7 @@ const struct rut_analysis rut_analysis_syscalls = {
 	.info = {"System call statistics", "Per-TID and global system call statistics", tags,
 		 classes},
 	.needs = needs,
+	.needs_threads = true,
 	.report_needs = {"*syscall_entry_*", "sys_*"},
 	.instance_size = sizeof(struct syscalls),
 	.hooks = hooks,

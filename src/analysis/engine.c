@@ -273,6 +273,29 @@ bool rut_analysis_fits(const struct rut_analysis *a, const struct rut_ctf_set *s
 	return !a->needs;
 }
 
+bool rut_an_engine_has_switches(const struct rut_engine *e)
+{
+	for (size_t i = 0; i < e->n_classes; i++)
+		if (!strcmp(rut_ctf_set_class(e->set, i)->name, "sched_switch"))
+			return true;
+	return false;
+}
+
+bool rut_an_engine_lacks_threads(const struct rut_engine *e)
+{
+	static const char *const of_threads[] = {"*syscall_entry_*", "sys_*", "*mm_page_*"};
+	bool some = false;
+
+	for (size_t i = 0; i < e->n_classes; i++) {
+		if (rut_ctf_ref_ok(&e->state.classes[i].ctx_tid))
+			return false;
+		for (size_t k = 0; k < sizeof(of_threads) / sizeof(*of_threads); k++)
+			some = some ||
+			       rut_glob_string(of_threads[k], rut_ctf_set_class(e->set, i)->name);
+	}
+	return some && !rut_an_engine_has_switches(e);
+}
+
 bool rut_an_engine_filters_all(const struct rut_engine *e)
 {
 	for (size_t i = 0; i < e->n_classes; i++)

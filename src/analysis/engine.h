@@ -64,6 +64,10 @@ struct rut_analysis {
 	int (*check)(const struct rut_conf *conf, struct rut_err *err);
 	const char *const
 		*needs; /* globs of events, one of which the trace must have; ends with NULL */
+	/* What it counts is a thread's: without sched_switch, and the context tid, it is nobody's.
+	 */
+	bool needs_threads;
+	bool needs_switches; /* besides `needs` */
 	/* `report` and `top` show it of a trace that has one of these events (globs); none: they
 	 * never do */
 	const char *report_needs[4];
@@ -159,6 +163,9 @@ static inline struct rut_thread *rut_an_run_row(struct rut_run *run, struct rut_
 
 /* Whether the trace has one of the events that the analysis needs. */
 bool rut_analysis_fits(const struct rut_analysis *a, const struct rut_ctf_set *set);
+/* It has system calls or pages, and neither sched_switch nor a context says whose they are. */
+bool rut_an_engine_lacks_threads(const struct rut_engine *e);
+bool rut_an_engine_has_switches(const struct rut_engine *e);
 /* The filter is false for every class of events of the trace. */
 bool rut_an_engine_filters_all(const struct rut_engine *e);
 

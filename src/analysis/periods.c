@@ -209,6 +209,47 @@ int rut_an_periods_bind(struct rut_periods *p, const struct rut_ctf_set *ctf)
 	return 0;
 }
 
+/* The capture number k of the definition number i; its begin captures come first. */
+static bool is_empty_capture(const struct rut_periods *p, size_t i, size_t k)
+{
+	bool of_begin = k < p->set->defs[i]->begin_captures.n, happens = false;
+
+	for (size_t c = 0; c < p->n_classes; c++) {
+		const struct def_programs *d = &p->classes[c].defs[i];
+
+		if (!(of_begin ? d->begin : d->end))
+			continue;
+		happens = true;
+		if (!rut_expr_prog_nothing(d->captures[k]))
+			return false;
+	}
+	return happens;
+}
+
+const struct rut_capture *rut_an_periods_empty_capture(const struct rut_periods *p,
+						       const struct rut_capture *last,
+						       const struct rut_period_def **ret_def)
+{
+	bool found = !last;
+
+	for (size_t i = 0; p->set && i < p->set->n; i++) {
+		const struct rut_period_def *d = p->set->defs[i];
+		size_t n = d->begin_captures.n;
+
+		for (size_t k = 0; k < n + d->end_captures.n; k++) {
+			const struct rut_capture *c =
+				k < n ? &d->begin_captures.list[k] : &d->end_captures.list[k - n];
+
+			if (found && is_empty_capture(p, i, k)) {
+				*ret_def = d;
+				return c;
+			}
+			found = found || c == last;
+		}
+	}
+	return NULL;
+}
+
 /* ---- Life ---- */
 
 int rut_an_periods_init(struct rut_periods *p, const struct rut_period_set *set)

@@ -55,6 +55,14 @@ int rut_an_periods_init(struct rut_periods *p, const struct rut_period_set *set)
 void rut_an_periods_fini(struct rut_periods *p);
 int rut_an_periods_bind(struct rut_periods *p, const struct rut_ctf_set *ctf);
 
+/*
+ * A capture that is always None, although events of the trace begin (or end) its period: these have
+ * no such field. NULL: there is none, or no more after `last`, which is NULL at first.
+ */
+const struct rut_capture *rut_an_periods_empty_capture(const struct rut_periods *p,
+						       const struct rut_capture *last,
+						       const struct rut_period_def **ret_def);
+
 /* Can events of this class begin or end a period? */
 bool rut_an_periods_wants(const struct rut_periods *p, const struct rut_ctf_event_class *cls);
 void rut_an_periods_event(struct rut_periods *p, const struct rut_ctf_event *ev);

@@ -186,6 +186,18 @@ const struct rut_analysis_hook rut_an_sampler_hooks[] = {
 	{0, NULL},
 };
 
+const char *const rut_an_sampler_needs[] = {"sched_switch",
+					    "sched_wak*",
+					    "*syscall_entry_*",
+					    "sys_*",
+					    "block_rq_*",
+					    "irq_handler_entry",
+					    "*softirq_entry",
+					    "*mm_page_alloc",
+					    "net_dev_xmit",
+					    "net*_receive_skb",
+					    NULL};
+
 /* ---- Life ---- */
 
 int rut_an_sampler_init(struct rut_sampler *s)

@@ -41,6 +41,8 @@ struct rut_sampler {
 };
 
 extern const struct rut_analysis_hook rut_an_sampler_hooks[];
+/* Events of which a trace must have one. */
+extern const char *const rut_an_sampler_needs[];
 
 /* Within init(), with `fn` set. Returns 0 or -ENOMEM. */
 int rut_an_sampler_init(struct rut_sampler *s);

@@ -443,19 +443,43 @@ static void warn_unfit(const struct rut_analysis *a)
 		 names.data ? names.data : "");
 }
 
+static void warn_threads(const struct rut_engine *e)
+{
+	bool unknown = false, rows = false;
+
+	for (size_t i = 0; i < e->n_runs; i++) {
+		unknown = unknown || e->runs[i].analysis->needs_threads;
+		rows = rows || e->runs[i].analysis->needs_switches;
+	}
+	if (unknown && rut_an_engine_lacks_threads(e))
+		rut_warn("the trace has neither sched_switch nor the context tid: which thread did "
+			 "something is unknown, and what threads do is not counted");
+	else if (rows && !rut_an_engine_has_switches(e))
+		rut_warn("the trace has no sched_switch: when a woken thread ran is unknown");
+}
+
 /* What was asked for, and is not in the trace. */
 static void warn_unmatched(const struct pass *p)
 {
 	const struct rut_analysis *first = p->engine.runs[0].analysis;
 	const struct rut_conf *c = &p->args->conf;
+	const struct rut_capture *capture = NULL;
+	const struct rut_period_def *def;
 
 	if (p->engine.n_runs == 1 && !rut_analysis_fits(first, p->set))
 		warn_unfit(first);
+	else
+		warn_threads(&p->engine);
 	if (rut_an_engine_filters_all(&p->engine))
 		rut_warn(
 			"--filter holds for no event of this trace: it has no such event or field");
 	if (c->periods && c->periods->n && !p->engine.n_periods)
 		rut_warn("no event of this trace begins a period");
+	while ((capture = rut_an_periods_empty_capture(&p->engine.periods, capture, &def)))
+		rut_warn("capture '%s' of period '%s' is always None: no event that begins or ends "
+			 "it has "
+			 "such a field",
+			 capture->name, def->name ? def->name : "");
 }
 
 static int run_pass(struct pass *p, const struct rut_analysis *const *analyses, size_t n,

@@ -461,8 +461,10 @@ int rut_expr_bind(const struct rut_expr *e, const struct rut_expr_ops *ops, cons
 			b.p->constant = (int8_t)t;
 	} else {
 		b.p->result = bind_value(&b, e->root);
-		if (is_const(&b, b.p->result))
+		if (is_const(&b, b.p->result)) {
 			b.p->constant = rut_expr_truth(const_val(&b, b.p->result));
+			b.p->nothing = const_val(&b, b.p->result)->type == RUT_EXPR_NONE;
+		}
 	}
 	if (b.rc) {
 		rut_expr_prog_free(b.p);
@@ -510,4 +512,9 @@ void rut_expr_prog_free(struct rut_expr_prog *p)
 int rut_expr_prog_constant(const struct rut_expr_prog *p)
 {
 	return p->constant;
+}
+
+bool rut_expr_prog_nothing(const struct rut_expr_prog *p)
+{
+	return p->nothing;
 }

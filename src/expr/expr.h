@@ -145,6 +145,8 @@ void rut_expr_prog_free(struct rut_expr_prog *p);
 
 /* 0: never true for this class; 1: always; -1: it depends on the event. */
 int rut_expr_prog_constant(const struct rut_expr_prog *p);
+/* A value that no event of this class has. */
+bool rut_expr_prog_nothing(const struct rut_expr_prog *p);
 
 /* Runs a condition. `frame` may be NULL when nothing refers to $begin or $parent. */
 bool rut_expr_match(const struct rut_expr_prog *p, const void *event,

@@ -73,6 +73,7 @@ struct rut_expr_prog {
 	uint16_t cap_code, cap_operands;
 	uint8_t ntemps;
 	int8_t constant; /* -1: run it */
+	bool nothing;	 /* a value: this class has none of its fields */
 	bool cond;	 /* the result is the truth register, else the operand `result` */
 	uint16_t result;
 };

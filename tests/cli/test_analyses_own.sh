@@ -401,6 +401,36 @@ TRACE
   run cputop --period 'x : $evt.$name == "tock"' 2>&1 >out | grep -q 'no event of this trace begins a period'
   run cputop --period 'x : $evt.$name == "tick"' 2>err >out
   [ ! -s err ]
+  # A period that could begin, but never does; one that does, of which a capture has no field.
+  run periodlog --period 'x : $evt.$name == "tick" && $evt.n == 77' 2>&1 >out | grep -q 'no event of this trace begins a period'
+  run periodlog --period 'x : $evt.$name == "tick" : $evt.$name == "sched_switch"' 2>err >out \
+    --period-captures 'x : a = $evt.n, b = $evt.nothing : c = $evt.prev_tid, d = $evt.n'
+  [ "$(wc -l <err)" = 2 ]
+  grep -q "capture 'b' of period 'x' is always None" err
+  grep -q "capture 'd' of period 'x' is always None" err
+  # Of programs, without one event of the kernel.
+  echo '1_000 0 app:begin id=1' | mk user
+  mv trace kernel; mv user trace
+  for verb in series changes; do
+    run $verb 2>&1 >out | grep -q 'none of the events that this analysis needs: sched_switch, sched_wak'
+  done
+  "$RUTILE" diff --no-intersection trace trace 2>&1 >out | grep -q 'none of the events that this analysis needs'
+  # Whose these are is not known, unless a context says it.
+  calls='1_000 0 syscall_entry_futex uaddr=1 op=0
+2_000 0 syscall_exit_futex ret=0
+3_000 0 kmem_mm_page_alloc page=1 order=0
+4_000 0 sched_wakeup comm=app tid=10 prio=20 target_cpu=0'
+  echo "$calls" | mk
+  for verb in syscallstats iolatencystats iousagetop memtop futexstats fdtop nettop; do
+    run $verb 2>&1 >out | grep -q 'neither sched_switch nor the context tid' || { echo $verb; return 1; }
+  done
+  run schedtop 2>&1 >out | grep -q 'the trace has no sched_switch'
+  { echo 'context tid:int'; echo "$calls" | sed 's/$/ @tid=10/'; } | mk with
+  rm -r trace; mv with trace
+  for verb in syscallstats iousagetop memtop futexstats fdtop; do
+    run $verb 2>err >out
+    [ ! -s err ] || { echo $verb; cat err; return 1; }
+  done
 }
 
 # Of every verb that 'rutile help' lists, and of report: each table is declared, each cell is what LAMI 1.0 has
