@@ -7,8 +7,10 @@
  * in which the innermost frame has been pushed and its loop not entered, or the reverse. What a
  * native stack has between two loops was called by the last method of the outer one's run.
  *
- * Code that is compiled at run time has no frames of the loop: then the numbers differ, and the
- * order is not known. What is known always: the innermost native frames are the innermost.
+ * Code that is compiled at run time has no frames of the loop: a run of compiled code counts as
+ * begun and has none. So native frames are paired up to the first that is in no file, and the order
+ * is not known where there is no loop before it. What is known always: the innermost native frames
+ * are the innermost.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -44,13 +46,20 @@ static bool grow(struct both *b, void **list, size_t n, size_t size)
 	return !b->failed;
 }
 
+static bool is_in_no_file(const char *frame)
+{
+	return !strncmp(frame, "0x", 2) && !strchr(frame, '(');
+}
+
 static void take_native(const char *frame, uint64_t address, void *arg)
 {
 	struct both *b = arg;
 
-	if (address == RUT_STACK_CUT)
+	if (address == RUT_STACK_CUT || (b->nruby && is_in_no_file(frame)))
 		b->cut = true;
-	else if (grow(b, (void **)&b->native, b->nnative, sizeof(*b->native))) {
+	if (b->cut)
+		return;
+	if (grow(b, (void **)&b->native, b->nnative, sizeof(*b->native))) {
 		b->native[b->nnative++] = (struct native){b->texts.len, address};
 		rut_buf_add(&b->texts, frame, strlen(frame) + 1);
 		b->loops += (address & RUT_STACK_LOOP) != 0;
@@ -143,9 +152,9 @@ static void give_block(struct giving *g)
 		const char *text = b->texts.data + b->native[g->in].text;
 
 		/* Without frame pointers the rest is made of what lies on the stack. */
-		if (b->nruby && (is_rubys(text) || (!strncmp(text, "0x", 2) && !strchr(text, '('))))
+		if (b->nruby && is_rubys(text))
 			break;
-		if (!strncmp(text, "0x", 2) && !strchr(text, '(')) {
+		if (is_in_no_file(text)) {
 			g->in += unknown;
 			if (unknown)
 				continue;
@@ -173,8 +182,8 @@ int rut_an_callstacks_merged(struct rut_callstacks *s, const struct rut_ctf_even
 	struct giving g = {.b = &b, .fn = fn, .arg = arg};
 	bool ordered;
 
-	rut_an_callstacks_each(s, ev, RUT_CALLSTACK_USER, take_native, &b);
 	rut_an_callstacks_ruby(s, ev, take_ruby, &b);
+	rut_an_callstacks_each(s, ev, RUT_CALLSTACK_USER, take_native, &b);
 	ordered = is_ordered(&b);
 	b.failed |= b.texts.failed;
 	if (!b.failed && ordered)
