@@ -153,6 +153,9 @@ static const struct rut_type *convert(struct rut_script_program *p, uint32_t id)
 	case BTF_KIND_INT:
 		ret = convert_int(t);
 		break;
+	case BTF_KIND_FLOAT:
+		ret = t->size == 4 || t->size == 8 ? rut_type_float(t->size) : NULL;
+		break;
 	case BTF_KIND_PTR:
 		ret = convert_pointer(p, t->type);
 		break;

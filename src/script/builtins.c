@@ -187,6 +187,12 @@ static rut_vreg gen_arg(struct rut_gen *g, struct rut_node *n)
 	return rut_gen_call_arg(g, i);
 }
 
+/* Only static tracepoints have others than integers. */
+static void gen_float_arg(struct rut_gen *g, struct rut_node *n, struct rut_mem to)
+{
+	rut_gen_usdt_float(g, n, atoi(n->text + 3), to);
+}
+
 static const struct rut_type *is_retval(struct rut_checker *c, struct rut_node *n)
 {
 	if (c->ctx->ruby)
@@ -335,18 +341,18 @@ static const struct rut_builtin builtins[] = {
 	{"rstack", rut_check_rstack, NULL, rut_gen_rstack},
 	{"curtask", is_curtask, gen_curtask, NULL},
 	{"ctx", is_ctx, gen_ctx, NULL},
-	{"arg0", is_arg, gen_arg, NULL},
-	{"arg1", is_arg, gen_arg, NULL},
-	{"arg2", is_arg, gen_arg, NULL},
-	{"arg3", is_arg, gen_arg, NULL},
-	{"arg4", is_arg, gen_arg, NULL},
-	{"arg5", is_arg, gen_arg, NULL},
-	{"arg6", is_arg, gen_arg, NULL},
-	{"arg7", is_arg, gen_arg, NULL},
-	{"arg8", is_arg, gen_arg, NULL},
-	{"arg9", is_arg, gen_arg, NULL},
-	{"arg10", is_arg, gen_arg, NULL},
-	{"arg11", is_arg, gen_arg, NULL},
+	{"arg0", is_arg, gen_arg, gen_float_arg},
+	{"arg1", is_arg, gen_arg, gen_float_arg},
+	{"arg2", is_arg, gen_arg, gen_float_arg},
+	{"arg3", is_arg, gen_arg, gen_float_arg},
+	{"arg4", is_arg, gen_arg, gen_float_arg},
+	{"arg5", is_arg, gen_arg, gen_float_arg},
+	{"arg6", is_arg, gen_arg, gen_float_arg},
+	{"arg7", is_arg, gen_arg, gen_float_arg},
+	{"arg8", is_arg, gen_arg, gen_float_arg},
+	{"arg9", is_arg, gen_arg, gen_float_arg},
+	{"arg10", is_arg, gen_arg, gen_float_arg},
+	{"arg11", is_arg, gen_arg, gen_float_arg},
 	{"retval", is_retval, gen_retval, gen_retval_into},
 	{"method", rut_check_ruby_text, NULL, rut_gen_ruby_text},
 	{"class", rut_check_ruby_text, NULL, rut_gen_ruby_text},

@@ -495,6 +495,8 @@ static const struct rut_type *check_cast(struct rut_checker *c, struct rut_node 
 		to = rut_type_array(c->arena, to->elem, bytes_of(n->a, from) / to->elem->size);
 	if (rut_type_is_int(to) && rut_type_is_scalar(from))
 		return to;
+	if (to->kind == RUT_T_INT && from->kind == RUT_T_FLOAT)
+		return to;
 	if (to->kind == RUT_T_POINTER && rut_type_is_scalar(from)) {
 		/* A pointer into user space stays one. */
 		if (from->kind == RUT_T_POINTER && from->user)

@@ -87,6 +87,8 @@ static const struct rut_type *find_base(struct rut_checker *c, const char *name)
 
 	if (t)
 		return t;
+	if (!strcmp(name, "double") || !strcmp(name, "float"))
+		return rut_type_float(*name == 'd' ? 8 : 4);
 	if (!strcmp(name, "bool"))
 		return rut_type_simple(RUT_T_BOOL);
 	if (!strcmp(name, "void"))

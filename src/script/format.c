@@ -217,6 +217,8 @@ static const char *what(const struct rut_type *t)
 	if (is_number(t))
 		return "a number";
 	switch (t->kind) {
+	case RUT_T_FLOAT:
+		return "a number with decimals: %f, %e or %g does, and (int64) makes an integer";
 	case RUT_T_STRING:
 		return "a string";
 	case RUT_T_BUF:
@@ -252,7 +254,7 @@ static int check(const struct rut_script_format *f, const struct piece *p, const
 		fits = t->kind == RUT_T_BUF || t->kind == RUT_T_STRING || t->kind == RUT_T_MAC ||
 		       (t->kind == RUT_T_ARRAY && t->elem->kind == RUT_T_INT);
 	else
-		fits = is_number(t);
+		fits = is_number(t) || (t->kind == RUT_T_FLOAT && strchr("feg", p->conversion));
 	if (fits)
 		return 0;
 	return rut_err_set(err, EINVAL, "'%.*s' does not take %s", (int)p->len, f->text + p->at,
@@ -416,6 +418,8 @@ static double real_of(const struct rut_type *t, const void *v)
 	int64_t word[2];
 	double sum;
 
+	if (t->kind == RUT_T_FLOAT)
+		return rut_script_value_real(t, v);
 	if (t->kind == RUT_T_AVG || t->kind == RUT_T_STATS) {
 		memcpy(word, v, sizeof(word));
 		sum = t->is_signed ? (double)word[0] : (double)(uint64_t)word[0];

@@ -16,6 +16,8 @@ uint32_t rut_gen_task_fact(struct rut_gen *g, const struct rut_node *n, const ch
 			   int64_t offset, uint32_t size);
 /* The number of CPUs. */
 uint32_t rut_gen_cpus_fact(struct rut_gen *g);
+/* gen_float.c: the integer part of a number with decimals */
+rut_vreg rut_gen_float_to_int(struct rut_gen *g, struct rut_node *n);
 /* gen_loop.c */
 bool rut_gen_has_loops(const struct rut_node *n);
 struct rut_mem rut_gen_home(const struct rut_gen *g, int32_t off);

@@ -320,7 +320,9 @@ static rut_vreg gen_cast(struct rut_gen *g, struct rut_node *n)
 {
 	rut_vreg v;
 
-	if (n->a->type->kind == RUT_T_ARRAY) {
+	if (n->a->type->kind == RUT_T_FLOAT) {
+		v = rut_gen_float_to_int(g, n->a);
+	} else if (n->a->type->kind == RUT_T_ARRAY) {
 		struct rut_mem m = rut_gen_mem(g, n->a);
 
 		v = rut_ir_load(&g->ir, n->a->type->size, m.base, m.off);

@@ -34,7 +34,7 @@ struct header {
 	uint64_t digest, bytes;
 };
 
-enum { FORMAT = 2, INSNS_MAX = 1 << 20, BYTES_MAX = 1 << 26 };
+enum { FORMAT = 3, INSNS_MAX = 1 << 20, BYTES_MAX = 1 << 26 };
 
 /* What is read or written, and the types so far. */
 struct coder {

@@ -111,6 +111,8 @@ static bool is_sane(const struct rut_type *t)
 	case RUT_T_BOOL:
 	case RUT_T_ENUM:
 		return is_number_size(t->size);
+	case RUT_T_FLOAT:
+		return t->size == 4 || t->size == 8;
 	case RUT_T_ARRAY:
 		return t->elem && !rut_type_is_agg(t->elem) && t->elem->size &&
 		       t->count <= t->size / t->elem->size;

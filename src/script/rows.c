@@ -212,6 +212,13 @@ static int compare_numbers(bool is_signed, int64_t a, int64_t b)
 	return ((uint64_t)a > (uint64_t)b) - ((uint64_t)a < (uint64_t)b);
 }
 
+static int compare_reals(const struct rut_type *t, const void *a, const void *b)
+{
+	double x = rut_script_value_real(t, a), y = rut_script_value_real(t, b);
+
+	return (x > y) - (x < y);
+}
+
 int rut_script_key_compare(const struct rut_type *t, const void *a, const void *b)
 {
 	const char *x = a, *y = b;
@@ -224,6 +231,9 @@ int rut_script_key_compare(const struct rut_type *t, const void *a, const void *
 	case RUT_T_POINTER:
 		return compare_numbers(t->is_signed, rut_script_value_int(t, a),
 				       rut_script_value_int(t, b));
+	case RUT_T_FLOAT:
+		d = compare_reals(t, a, b);
+		return d ? d : memcmp(a, b, t->size);
 	case RUT_T_STRING:
 		return strncmp(x, y, t->size);
 	case RUT_T_TUPLE:
@@ -260,6 +270,8 @@ static int compare_rows(const void *a, const void *b, void *arg)
 	if (s->order == RUT_SCRIPT_BY_VALUE && rut_script_value_number(t, x->value, &m) &&
 	    rut_script_value_number(t, y->value, &n))
 		d = compare_numbers(t->is_signed || t->kind == RUT_T_DURATION, m, n);
+	if (s->order == RUT_SCRIPT_BY_VALUE && t->kind == RUT_T_FLOAT)
+		d = compare_reals(t, x->value, y->value);
 	if (!d && s->map->key)
 		d = rut_script_key_compare(s->map->key, x->key, y->key);
 	return s->descending ? -d : d;

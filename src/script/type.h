@@ -27,6 +27,7 @@
  *	RMETHOD, RLINE             uint64_t word of a Ruby frame (bpf/ruby.h); 0: none
  *	RTHREAD                    uint64_t address of the Thread object; 0: none
  *	DURATION                   int64_t nanoseconds
+ *	FLOAT                      float or double
  *
  * An aggregation is the value of a map that each CPU keeps for itself, an array of 64-bit words;
  * user space merges them (merge.h). A CPU that has not updated it has zeros.
@@ -81,6 +82,7 @@ enum rut_type_kind {
 	RUT_T_RTHREAD,
 	RUT_T_RREQUEST,
 	RUT_T_DURATION,
+	RUT_T_FLOAT,
 	RUT_T_COUNT, /* from here on: aggregations, values of maps only */
 	RUT_T_SUM,
 	RUT_T_MIN,

@@ -20,6 +20,16 @@ const struct rut_type *rut_type_int(unsigned bytes, bool is_signed)
 	return &ints[is_signed][bytes == 1 ? 0 : bytes == 2 ? 1 : bytes == 4 ? 2 : 3];
 }
 
+const struct rut_type *rut_type_float(unsigned bytes)
+{
+	static const struct rut_type floats[2] = {
+		{.kind = RUT_T_FLOAT, .size = 4, .align = 4, .is_signed = true},
+		{.kind = RUT_T_FLOAT, .size = 8, .align = 8, .is_signed = true},
+	};
+
+	return &floats[bytes == 8];
+}
+
 static const struct rut_type simple[RUT_T_KINDS] = {
 	[RUT_T_VOID] = {.kind = RUT_T_VOID, .align = 1},
 	[RUT_T_BOOL] = {.kind = RUT_T_BOOL, .size = 1, .align = 1},
@@ -199,6 +209,8 @@ const struct rut_type *rut_type_join(struct rut_arena *a, const struct rut_type 
 	case RUT_T_TUPLE:
 	case RUT_T_RECORD:
 		return join_tuples(a, x, y);
+	case RUT_T_FLOAT:
+		return x->size == y->size ? x : NULL;
 	case RUT_T_STRUCT:
 		return x->name && y->name && !strcmp(x->name, y->name) ? x : NULL;
 	default:
@@ -247,6 +259,9 @@ static void put_text(const struct rut_type *t, struct rut_buf *out)
 	switch (t->kind) {
 	case RUT_T_INT:
 		rut_buf_printf(out, "%sint%u", t->is_signed ? "" : "u", t->size * 8);
+		break;
+	case RUT_T_FLOAT:
+		rut_buf_puts(out, t->size == 4 ? "float" : "double");
 		break;
 	case RUT_T_POINTER:
 		if (t->elem)

@@ -12,6 +12,8 @@ const struct rut_type *rut_type_int(unsigned bytes, bool is_signed);
 const struct rut_type *rut_type_simple(enum rut_type_kind kind); /* of fixed size */
 struct rut_type *rut_type_new(struct rut_arena *a, enum rut_type_kind kind, uint32_t size,
 			      uint32_t align);
+/* float (4 bytes) or double (8). */
+const struct rut_type *rut_type_float(unsigned bytes);
 const struct rut_type *rut_type_string(struct rut_arena *a, uint32_t size);
 const struct rut_type *rut_type_pointer(struct rut_arena *a, const struct rut_type *to, bool user);
 const struct rut_type *rut_type_array(struct rut_arena *a, const struct rut_type *elem,

@@ -474,21 +474,51 @@ const struct rut_type *rut_check_usdt_arg(struct rut_checker *c, struct rut_node
 				       c->ctx->spec->text);
 	if (i >= u->n)
 		return rut_check_error(c, n, "'%s' has %d arguments", c->ctx->spec->text, u->n);
+	if (u->args[i].form == RUT_ARG_FLOAT && u->args[i].kind != RUT_ARG_MISSING)
+		return rut_type_float(u->args[i].bytes);
 	if (u->args[i].form == RUT_ARG_FLOAT)
 		return rut_check_error(c, n,
-				       "%s is a number with decimals, which programs of the "
-				       "kernel cannot calculate with",
+				       "%s is a number with decimals in a register (%%xmm), which "
+				       "the kernel does not show to programs: only those in memory "
+				       "can be read",
 				       n->text);
 	if (u->args[i].kind == RUT_ARG_MISSING)
 		return rut_check_error(c, n, "where %s is cannot be known", n->text);
 	return rut_type_int(8, u->args[i].form == RUT_ARG_SIGNED);
 }
 
+/* Where an argument in memory is. */
+static rut_vreg gen_place(struct rut_gen *g, const struct rut_probe_arg *a)
+{
+	rut_vreg at = a->reg >= 0
+			      ? rut_ir_alu_imm(&g->ir, BPF_ADD, load_register(g, a->reg), a->value)
+			      : rut_ir_const(&g->ir, a->value);
+
+	if (a->index < 0)
+		return at;
+	return rut_ir_alu(&g->ir, BPF_ADD, at,
+			  rut_ir_alu_imm(&g->ir, BPF_LSH, load_register(g, a->index), a->scale));
+}
+
+/* A number with decimals, as it is. */
+void rut_gen_usdt_float(struct rut_gen *g, struct rut_node *n, int i, struct rut_mem to)
+{
+	const struct rut_probe_arg *a = &g->ctx->usdt->args[i];
+
+	if (a->kind == RUT_ARG_MEM)
+		rut_gen_read(g, n, to, (struct rut_mem){gen_place(g, a), 0, RUT_SPACE_USER},
+			     a->bytes);
+	else
+		rut_gen_store(g, to, a->bytes,
+			      a->kind == RUT_ARG_REG ? load_register(g, a->reg)
+						     : rut_ir_const(&g->ir, a->value));
+}
+
 rut_vreg rut_gen_usdt_arg(struct rut_gen *g, struct rut_node *n, int i)
 {
 	const struct rut_probe_arg *a = &g->ctx->usdt->args[i];
-	rut_vreg v, at;
 	struct rut_mem room;
+	rut_vreg v, at;
 
 	switch (a->kind) {
 	case RUT_ARG_CONST:
@@ -500,13 +530,7 @@ rut_vreg rut_gen_usdt_arg(struct rut_gen *g, struct rut_node *n, int i)
 		v = load_register(g, a->reg);
 		break;
 	default: /* RUT_ARG_MEM */
-		at = a->reg >= 0
-			     ? rut_ir_alu_imm(&g->ir, BPF_ADD, load_register(g, a->reg), a->value)
-			     : rut_ir_const(&g->ir, a->value);
-		if (a->index >= 0)
-			at = rut_ir_alu(&g->ir, BPF_ADD, at,
-					rut_ir_alu_imm(&g->ir, BPF_LSH, load_register(g, a->index),
-						       a->scale));
+		at = gen_place(g, a);
 		room = rut_gen_room(g, n, 8);
 		rut_gen_read(g, n, room, (struct rut_mem){at, 0, RUT_SPACE_USER}, a->bytes);
 		v = rut_ir_load(&g->ir, a->bytes, room.base, room.off);

@@ -3,7 +3,10 @@
 
 #include <arpa/inet.h>
 #include <inttypes.h>
+#include <math.h>
 #include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -417,12 +420,48 @@ static void named_value_text(const struct rut_script_style *s, const struct rut_
 	}
 }
 
+double rut_script_value_real(const struct rut_type *t, const void *v)
+{
+	double wide;
+	float narrow;
+
+	if (t->size == sizeof(wide)) {
+		memcpy(&wide, v, sizeof(wide));
+		return wide;
+	}
+	memcpy(&narrow, v, sizeof(narrow));
+	return (double)narrow;
+}
+
+/* As few digits as give the same number again. */
+static void float_text(const struct rut_type *t, const void *v, struct rut_buf *out)
+{
+	double real = rut_script_value_real(t, v);
+	int digits = t->size == 4 ? 6 : 15, most = t->size == 4 ? 9 : 17;
+	char text[40];
+
+	if (isnan(real)) {
+		rut_buf_puts(out, "nan");
+		return;
+	}
+	for (;; digits++) {
+		snprintf(text, sizeof(text), "%.*g", digits, real);
+		if (digits >= most ||
+		    (t->size == 4 ? strtof(text, NULL) == (float)real : strtod(text, NULL) == real))
+			break;
+	}
+	rut_buf_puts(out, text);
+}
+
 void rut_script_value_text(const struct rut_script_style *s, const struct rut_type *t,
 			   const void *v, enum rut_script_place place, struct rut_buf *out)
 {
 	switch (t->kind) {
 	case RUT_T_INT:
 		int_text(t, v, out);
+		break;
+	case RUT_T_FLOAT:
+		float_text(t, v, out);
 		break;
 	case RUT_T_BOOL:
 		rut_buf_puts(out, rut_script_value_int(t, v) ? "true" : "false");
@@ -490,6 +529,12 @@ void rut_script_value_json(const struct rut_script_style *s, const struct rut_ty
 	case RUT_T_INT:
 	case RUT_T_BOOL:
 		rut_script_value_text(s, t, v, RUT_SCRIPT_IN_VALUE, out);
+		break;
+	case RUT_T_FLOAT: /* JSON has no words for the others */
+		if (isfinite(rut_script_value_real(t, v)))
+			float_text(t, v, out);
+		else
+			rut_buf_puts(out, "null");
 		break;
 	case RUT_T_ENUM: /* a number, which programs that read it have always got */
 	case RUT_T_POINTER:

@@ -84,6 +84,8 @@ void rut_script_key_json(const struct rut_script_style *s, const struct rut_type
 
 /* INT, BOOL, ENUM, POINTER: the number, sign-extended if it is signed. */
 int64_t rut_script_value_int(const struct rut_type *t, const void *v);
+/* Of FLOAT. */
+double rut_script_value_real(const struct rut_type *t, const void *v);
 
 /* The text as a quoted JSON string. */
 void rut_script_json_string(struct rut_buf *out, const char *text, size_t len);

@@ -85,6 +85,60 @@ places_in_files() {
   grep -q "'echo_builtin' has only $((16#$size)) bytes" err
 }
 
+# Numbers with decimals: of structures, through pointers, and of static tracepoints where they are in memory; beside what the
+# program itself prints, and what C makes integers of them.
+decimals() {
+  [ "$(uname -m)" = x86_64 ] || { echo "the notes of this test are of x86-64"; return 0; }
+  cat >decimals.c <<'END'
+#include <stdio.h>
+struct inner { float f; int i; };
+struct all { double d; float f; float two[2]; struct inner in; };
+static const double values[] = {0, -0.0, 0.5, -0.5, 0.999999, 1, -1, 1.75, -1.75, 123456789.9, -123456789.9, 4503599627370497.0,
+  9007199254740993.0, 1e18, -1e18, 9.2e18, -9.2e18, 1e-300, 5e-324, 3.14159265358979};
+__attribute__((noinline)) void take(struct all *a, double *p) { __asm__ volatile("" :: "r"(a), "r"(p) : "memory"); }
+int main(void)
+{
+	for (int i = 0; i < (int)(sizeof(values) / sizeof(*values)); i++) {
+		volatile double d = values[i];
+		volatile float f = (float)values[i];
+		struct all a = {d, f, {i + 0.25f, -i}, {i * 1.5f, i}};
+
+		take(&a, (double *)&d);
+		__asm__ volatile("990: nop\n.pushsection .note.stapsdt,\"\",\"note\"\n.balign 4\n.4byte 992f-991f, 994f-993f, 3\n"
+		                 "991: .asciz \"stapsdt\"\n992: .balign 4\n993: .8byte 990b, 0, 0\n.asciz \"rut\"\n.asciz \"dec\"\n"
+		                 ".ascii \"8f@%0 4f@%1 -4@%2 8f@%%xmm0\"\n.byte 0\n994: .balign 4\n.popsection\n"
+		                 :: "m"(d), "m"(f), "r"(i));
+		printf("%d %.17g %.9g %lld %lld %g %g\n", i, d, f, (long long)d, (long long)f, i + 0.25, i * 1.5);
+	}
+}
+END
+  cc -O1 decimals.c -o decimals
+  ./decimals >want
+  "$RUTILE" run -q -c ./decimals -e 'struct inner { float f; int i; } struct all { double d; float f; float two[2]; struct inner in; }
+    uprobe:./decimals:take { $a = (struct all *)arg0; $d = *(double *)arg1;
+      printf("a %d %.17g %.9g %lld %lld %g %g\n", $a.in.i, $d, $a.f, (int64)$a.d, (int64)$a.f, $a.two[0], $a.in.f); @k[$a.d] = $a.f; }
+    usdt:./decimals:rut:dec { printf("b %d %.17g %.9g %lld %lld\n", arg2, arg0, arg1, (int64)arg0, (int64)arg1); @s[arg2] = sum((int64)arg1); }' >out 2>err
+  cat err
+  sed -n 's/^a //p' out | diff want -
+  sed -n 's/^b //p' out >got
+  cut -d' ' -f1-5 want | diff - got
+  # As keys and values, by their order.
+  sed -n 's/^@k\[\(.*\)\]: .*/\1/p' out >keys
+  [ "$(wc -l <keys)" = "$(wc -l <want)" ]
+  sed -n 's/^@k\[.*\]: //p' out | grep -vx -e '-\?0' >kept
+  sort -g kept | diff kept -
+  grep -qx '@k\[3.14159265358979\]: 3.1415927' out
+  grep -qx '@s\[9\]: 123456792' out
+  "$RUTILE" run -q -f json -c ./decimals -e 'usdt:./decimals:rut:dec /arg2 == 2/ { print((arg0, arg2)); }' | grep -qF '[0.5,2]'
+  # What cannot be had is said.
+  not "$RUTILE" run -e 'usdt:./decimals:rut:dec { print(arg3); }' 2>err
+  grep -q '^stdin:1:.*: error: arg3 is a number with decimals in a register (%xmm), which the kernel does not show to programs' err
+  not "$RUTILE" run -e 'usdt:./decimals:rut:dec { printf("%d", arg0); }' 2>err
+  grep -q "'%d' does not take a number with decimals: %f, %e or %g does" err
+  not "$RUTILE" run -e 'usdt:./decimals:rut:dec /arg0 > 1/ { exit(); }' 2>err
+  grep -q "double and int64 cannot be compared" err
+}
+
 what_is_never_reached_is_said() {
   "$RUTILE" run -q -e 'begin { @a = 1; exit(); @b = 2; }' >out 2>err
   grep -q '^stdin:1:.*: warning: this is never reached: the statement before leaves' err
@@ -118,6 +172,7 @@ t_case "iterators go to their end" iterators_go_to_their_end
 t_case "debugf() writes into the kernel's trace" debugf_writes_the_kernels_trace
 t_case "pointers that are declared" declared_pointers
 t_case "places in files without functions, and behind functions" places_in_files
+t_case "numbers with decimals" decimals
 t_case "what is never reached is said" what_is_never_reached_is_said
 t_case "messages under the name bpftrace" its_messages
 t_done
