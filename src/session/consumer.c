@@ -149,6 +149,16 @@ void rut_consumer_log_dirs(struct rut_consumer *c)
 	rut_info("writes to '%s'", c->writer.path);
 }
 
+/* The sender hears of a directory before it gets packets. */
+static int tell_sender(struct rut_consumer *c, struct rut_err *err)
+{
+	int rc = c->sender ? rut_sender_step(c->sender, c->writer.path, c->clock.begin_ns, 0, err)
+			   : 0;
+
+	c->untold = rc < 0;
+	return rc;
+}
+
 static int open_dir(struct rut_consumer *c, const char *path, struct rut_err *err)
 {
 	struct rut_session_meta *m = c->recorder->meta;
@@ -178,6 +188,8 @@ static int open_dir(struct rut_consumer *c, const char *path, struct rut_err *er
 		next.begin_ns = c->end_ns ? c->end_ns : begin;
 	rut_writer_stacks_begin(&next, first_record_ns(&next));
 	c->end_ns = 0;
+	if (c->sender && rut_sender_holds(c->sender))
+		next.sender = c->sender;
 	c->writer = next;
 	if (c->log_dirs)
 		rut_info("writes to '%s'", path);
@@ -195,7 +207,7 @@ static int open_dir(struct rut_consumer *c, const char *path, struct rut_err *er
 	snprintf(m->current, sizeof(m->current), "%s", path);
 	__atomic_store_n(&m->acked, c->generation, __ATOMIC_RELEASE);
 	rc = remember_dir(c, path);
-	return rc < 0 ? rut_err_set(err, ENOMEM, "out of memory") : 0;
+	return rc < 0 ? rut_err_set(err, ENOMEM, "out of memory") : tell_sender(c, err);
 }
 
 static int open_next(struct rut_consumer *c, struct rut_err *err)
@@ -433,9 +445,10 @@ static void follow_clock(struct rut_consumer *c, uint64_t now)
 /* The directory that can be written to: the one before, or a new one. */
 static int ensure_dir(struct rut_consumer *c, uint64_t now, struct rut_err *err)
 {
-	int rc = 0;
+	int rc = c->untold ? tell_sender(c, err) : 0;
 
-	if (c->vanished || has_vanished(c, now))
+	/* Nobody else finds the directory of a sender that holds the packets. */
+	if (!rc && !c->writer.sender && (c->vanished || has_vanished(c, now)))
 		rc = replace_vanished(c, err);
 	return rc < 0 ? rc : follow_generation(c, err);
 }
@@ -485,16 +498,16 @@ static int offer(struct rut_consumer *c, uint64_t complete_ns, struct rut_err *e
 
 int rut_consumer_clear(struct rut_consumer *c, struct rut_err *err)
 {
-	int rc = c->sender ? rut_sender_clearable(c->sender, err)
+	int rc = c->sender ? rut_sender_clear(c->sender, err)
 			   : rut_err_set(err, EINVAL,
 					 "it writes files: nothing stays in its buffers");
 
-	if (!rc)
-		rc = rut_consumer_rotate(c, err);
-	if (!rc)
-		rc = rut_sender_clear(c->sender, err);
-	/* The sender hears of the next directory now, also when it has no room for more. */
-	return rc ? rc : offer(c, c->flushed_ns - SLACK_NS, err);
+	if (rc)
+		return rc;
+	rc = rut_consumer_rotate(c, err);
+	if (rc < 0)
+		rut_sender_keep(c->sender);
+	return rc;
 }
 
 int rut_consumer_cleared(struct rut_consumer *c, struct rut_err *err)

@@ -21,6 +21,7 @@ struct rut_sender;
 struct rut_consumer {
 	struct rut_recorder *recorder; /* borrowed */
 	struct rut_sender *sender;     /* sends what is written to a collector; NULL: none; owned */
+	bool untold;		       /* the sender does not know the present directory */
 	bool full;		       /* the sender has no room: nothing is drained */
 	bool dropping;		       /* it drops packets */
 	struct rut_output_conf conf;

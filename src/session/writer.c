@@ -43,6 +43,7 @@
 #include "session/stacks.h"
 #include "session/unwind.h"
 #include "session/statedump.h"
+#include "stream/sender.h"
 
 #define PAGE ((size_t)4096)
 
@@ -302,12 +303,36 @@ static int append_plain(int fd, const struct rut_packet *head, const unsigned ch
 	return rc ? rc : rut_packet_write(fd, packet + PAGE, len - PAGE, end + (off_t)PAGE);
 }
 
+/* One that a file gets is there whenever we are killed; in memory nothing would be left of it. */
+static int append_packet(struct rut_writer *w, int cpu, const struct rut_packet *head,
+			 const unsigned char *packet, size_t len)
+{
+	const struct rut_stream *s = &w->streams[cpu];
+
+	if (w->sender)
+		return rut_sender_packet(w->sender, cpu, head, packet, len);
+	/* What is not visible before it is finished needs no care. */
+	return w->published ? rut_packet_append(s->fd, head, packet, len, s->end)
+			    : append_plain(s->fd, head, packet, len, s->end);
+}
+
+/* Takes back what is behind `end`. */
+static int cut_stream(struct rut_writer *w, int cpu, off_t end)
+{
+	if (w->sender)
+		rut_sender_cut(w->sender, cpu, end);
+	else if (w->streams[cpu].fd >= 0 && ftruncate(w->streams[cpu].fd, end) < 0)
+		return -errno;
+	return 0;
+}
+
 /*
  * What was lost before the first packet of a file is reported by the difference to a packet without
  * events before it: without one, babeltrace2 cannot know how much it was.
  */
-static int tell_gap(struct rut_stream *s, const struct rut_packet *head)
+static int tell_gap(struct rut_writer *w, int cpu, const struct rut_packet *head)
 {
+	struct rut_stream *s = &w->streams[cpu];
 	struct rut_packet gap = *head;
 	int rc;
 
@@ -315,7 +340,14 @@ static int tell_gap(struct rut_stream *s, const struct rut_packet *head)
 		return 0;
 	gap.events_discarded = 0;
 	gap.packet_seq_num--;
-	rc = rut_packet_append_empty(s->fd, gap, 1, 0);
+	if (w->sender) {
+		gap.timestamp_end = gap.timestamp_begin;
+		gap.content_size = sizeof(gap) * 8;
+		gap.packet_size = PAGE * 8;
+		rc = rut_sender_packet(w->sender, cpu, &gap, (const unsigned char *)&gap, PAGE);
+	} else {
+		rc = rut_packet_append_empty(s->fd, gap, 1, 0);
+	}
 	if (!rc)
 		s->end = (off_t)PAGE;
 	return rc;
@@ -327,9 +359,12 @@ void rut_writer_finish(struct rut_writer *w, uint64_t end_ns)
 		struct rut_stream *s = &w->streams[cpu];
 		off_t at = s->last + (off_t)offsetof(struct rut_packet, timestamp_end);
 
+		if (!s->end || s->last_end_ns >= end_ns)
+			continue;
+		if (w->sender)
+			rut_sender_end_stream(w->sender, cpu, end_ns);
 		/* Eight bytes within a page: there before or after, never half. */
-		if (s->fd >= 0 && s->end && s->last_end_ns < end_ns &&
-		    pwrite(s->fd, &end_ns, sizeof(end_ns), at) != sizeof(end_ns))
+		else if (s->fd >= 0 && pwrite(s->fd, &end_ns, sizeof(end_ns), at) != sizeof(end_ns))
 			rut_debug("cannot mark the end of '%s' for CPU %d", w->path, cpu);
 	}
 }
@@ -340,7 +375,7 @@ int rut_writer_append(struct rut_writer *w, int cpu, const unsigned char *packet
 	struct rut_stream *s = &w->streams[cpu];
 	struct rut_packet head;
 	size_t len;
-	int rc = s->fd < 0 ? open_stream(w, cpu) : 0;
+	int rc = s->fd < 0 && !w->sender ? open_stream(w, cpu) : 0;
 
 	if (rc)
 		return rc;
@@ -355,15 +390,17 @@ int rut_writer_append(struct rut_writer *w, int cpu, const unsigned char *packet
 	    head.timestamp_begin - w->begin_ns < RUT_PACKET_MAX_NS &&
 	    (w->recorder->conf.mode == RUT_RING_DISCARD || !head.packet_seq_num))
 		head.timestamp_begin = w->begin_ns;
-	rc = tell_gap(s, &head);
-	/* What is not visible before it is finished needs no care. */
+	rc = tell_gap(w, cpu, &head);
 	if (!rc)
-		rc = w->published ? rut_packet_append(s->fd, &head, packet, len, s->end)
-				  : append_plain(s->fd, &head, packet, len, s->end);
-	if (!rc && records && w->recorder->meta->output.drop_oldest)
+		rc = append_packet(w, cpu, &head, packet, len);
+	/* A sender that drops packets has them in files. */
+	if (!rc && records && w->recorder->meta->output.drop_oldest && !w->sender)
 		rc = rut_packet_add_count(s->fd, &head, *records, s->end);
-	if (rc)
-		return ftruncate(s->fd, s->end) < 0 ? -errno : rc;
+	if (rc) {
+		int failed = cut_stream(w, cpu, s->end);
+
+		return failed ? failed : rc;
+	}
 	s->last = s->end;
 	s->last_end_ns = head.timestamp_end;
 	len = head.packet_size / 8;
@@ -539,7 +576,7 @@ int rut_writer_aside(struct rut_writer *w, uint64_t at_ns,
 	int rc = rut_aside_write(&aside, fn, arg);
 
 	/* All or nothing: it may be tried again. */
-	if (rc && stream->fd >= 0 && !ftruncate(stream->fd, 0))
+	if (rc && !cut_stream(w, w->recorder->ncpus, 0))
 		stream->end = 0;
 	return rc;
 }

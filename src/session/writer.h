@@ -23,18 +23,20 @@ struct rut_stream {
 };
 
 struct rut_mappings;
+struct rut_sender;
 struct rut_statedump;
 
 struct rut_writer {
 	struct rut_recorder *recorder; /* borrowed */
-	char *path;		       /* DIR; owned */
-	int parent_fd, dir_fd;	       /* DIR and DIR/kernel */
-	bool made;		       /* DIR was not there before */
-	bool compat;		       /* the metadata describes calls of 32-bit programs */
-	int64_t clock_offset_ns;       /* in the metadata; measured once for a directory */
-	bool published;		       /* DIR/kernel has its name */
-	struct rut_stream *streams;    /* one a CPU and one more; owned */
-	unsigned char *copy;	       /* of a packet in an overwrite ring; owned */
+	struct rut_sender *sender; /* gets the packets, which no file does; borrowed; NULL: files */
+	char *path;		   /* DIR; owned */
+	int parent_fd, dir_fd;	   /* DIR and DIR/kernel */
+	bool made;		   /* DIR was not there before */
+	bool compat;		   /* the metadata describes calls of 32-bit programs */
+	int64_t clock_offset_ns;   /* in the metadata; measured once for a directory */
+	bool published;		   /* DIR/kernel has its name */
+	struct rut_stream *streams; /* one a CPU and one more; owned */
+	unsigned char *copy;	    /* of a packet in an overwrite ring; owned */
 	uint64_t begin_ns; /* of every stream's first packet, if that is complete; 0: as it is */
 	uint64_t stacks_since; /* rut_writer_stacks_begin() */
 	uint64_t *stacks;      /* by place of the table: what is in this directory; owned */

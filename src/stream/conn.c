@@ -208,13 +208,12 @@ int rut_conn_secure(struct rut_conn *l, struct rut_tls_conf *conf, const char *h
 			     : rc;
 }
 
-int rut_conn_send(struct rut_conn *l, const void *data, size_t len)
+static int send_flags(struct rut_conn *l, const void *data, size_t len, int flags)
 {
 	const char *p = data;
 
 	while (len) {
-		ssize_t n =
-			l->tls ? rut_tls_write(l->tls, p, len) : send(l->fd, p, len, MSG_NOSIGNAL);
+		ssize_t n = l->tls ? rut_tls_write(l->tls, p, len) : send(l->fd, p, len, flags);
 
 		if (l->tls && n <= 0)
 			return tls_failure(n);
@@ -226,6 +225,16 @@ int rut_conn_send(struct rut_conn *l, const void *data, size_t len)
 		len -= (size_t)n;
 	}
 	return 0;
+}
+
+int rut_conn_send(struct rut_conn *l, const void *data, size_t len)
+{
+	return send_flags(l, data, len, MSG_NOSIGNAL);
+}
+
+int rut_conn_send_part(struct rut_conn *l, const void *data, size_t len)
+{
+	return send_flags(l, data, len, MSG_NOSIGNAL | MSG_MORE);
 }
 
 /* Encrypting needs the bytes here. */

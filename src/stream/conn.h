@@ -61,6 +61,7 @@ int rut_conn_secure(struct rut_conn *l, struct rut_tls_conf *conf, const char *h
 
 /* All of it, or -errno; -ETIMEDOUT when the peer takes nothing for the whole time. */
 int rut_conn_send(struct rut_conn *l, const void *data, size_t len);
+int rut_conn_send_part(struct rut_conn *l, const void *data, size_t len); /* more follows */
 int rut_conn_send_file(struct rut_conn *l, int fd, off_t at, size_t len);
 
 /* Exactly `len` bytes, or -errno; -ECONNRESET when the peer has closed. */

@@ -38,12 +38,16 @@ int rut_chunk_new(struct rut_chunk **ret, const char *path, struct rut_err *err)
 
 static void part_free(struct rut_stream_part *p)
 {
+	struct rut_held_pool none = {0};
+
 	for (struct rut_stream_file *f = p->files, *next; f; f = next) {
 		next = f->next;
+		rut_held_release(&f->held, &none, f->held.end);
 		rut_closep(&f->fd);
 		free(f->name);
 		free(f);
 	}
+	rut_held_pool_free(&none);
 	rut_closep(&p->fd);
 	free(p->text);
 	free(p->name);
@@ -178,6 +182,43 @@ static void read_metadata(struct rut_stream_part *p, struct guard *g)
 	free(old);
 }
 
+static off_t size_of(const struct rut_stream_file *f)
+{
+	struct stat st;
+
+	if (f->fd < 0)
+		return f->held.end;
+	return fstat(f->fd, &st) < 0 ? 0 : st.st_size;
+}
+
+struct rut_stream_file *rut_chunk_held(struct rut_chunk *c, const char *part, const char *name,
+				       void (*lock)(void *arg, bool on), void *arg)
+{
+	struct rut_stream_part *p = c->parts;
+	struct rut_stream_file *f, **end;
+
+	while (p && strcmp(p->name, part) != 0)
+		p = p->next;
+	if (!p)
+		return NULL;
+	for (end = &p->files; *end; end = &(*end)->next)
+		if (!strcmp((*end)->name, name))
+			return *end;
+	f = calloc(1, sizeof(*f));
+	if (!f)
+		return NULL;
+	f->fd = -1;
+	f->name = strdup(name);
+	if (!f->name) {
+		free(f);
+		return NULL;
+	}
+	lock(arg, true);
+	*end = f;
+	lock(arg, false);
+	return f;
+}
+
 uint64_t rut_chunk_scan(struct rut_chunk *c, void (*lock)(void *arg, bool on), void *arg)
 {
 	struct guard g = {lock, arg};
@@ -191,18 +232,31 @@ uint64_t rut_chunk_scan(struct rut_chunk *c, void (*lock)(void *arg, bool on), v
 			read_metadata(p, &g);
 		}
 		for (struct rut_stream_file *f = p->files; f; f = f->next) {
-			struct stat st;
+			off_t size = size_of(f);
 
-			if (fstat(f->fd, &st) < 0 || st.st_size <= f->size)
+			if (size <= f->size)
 				continue;
-			bytes += (uint64_t)(st.st_size - f->size);
+			bytes += (uint64_t)(size - f->size);
 			lock(arg, true);
-			f->waiting += (uint64_t)(st.st_size - f->size);
-			f->size = st.st_size;
+			f->waiting += (uint64_t)(size - f->size);
+			f->size = size;
 			lock(arg, false);
 		}
 	}
 	return bytes;
+}
+
+static bool read_bytes(const struct rut_stream_file *f, off_t at, void *ret, size_t len)
+{
+	const unsigned char *data;
+	size_t there = 0;
+
+	if (f->fd >= 0)
+		return pread(f->fd, ret, len, at) == (ssize_t)len;
+	data = rut_held_find(&f->held, at, &there);
+	if (data && there >= len)
+		memcpy(ret, data, len);
+	return data && there >= len;
 }
 
 int rut_stream_file_head(const struct rut_stream_file *f, off_t at, off_t size,
@@ -210,8 +264,7 @@ int rut_stream_file_head(const struct rut_stream_file *f, off_t at, off_t size,
 {
 	const off_t left = size - at;
 
-	if (left < (off_t)sizeof(*ret) ||
-	    pread(f->fd, ret, sizeof(*ret), at) != (ssize_t)sizeof(*ret) ||
+	if (left < (off_t)sizeof(*ret) || !read_bytes(f, at, ret, sizeof(*ret)) ||
 	    ret->magic != RUT_CTF_PACKET_MAGIC || ret->content_size % 8 || ret->packet_size % 8 ||
 	    ret->content_size < sizeof(*ret) * 8 || ret->packet_size < ret->content_size ||
 	    ret->packet_size / 8 > (uint64_t)left || ret->packet_size / 8 > INT32_MAX)

@@ -5,7 +5,7 @@
  *
  * The recorder's thread is the only one that writes to these files. Between its steps each file
  * consists of whole packets; rut_chunk_scan(), called then, notes the sizes. Up to there another
- * thread may read.
+ * thread may read. Streams whose packets are in memory have no file; the same holds for them.
  */
 #ifndef RUT_STREAM_FOLLOW_H
 #define RUT_STREAM_FOLLOW_H
@@ -17,13 +17,16 @@
 #include <time.h>
 
 #include "ring/ring.h"
+#include "stream/held.h"
 
 struct rut_err;
 
 struct rut_stream_file {
 	struct rut_stream_file *next; /* owned */
 	char *name;		      /* owned */
-	int fd;
+	int fd;			      /* -1: the packets are in memory */
+	struct rut_held held;
+	uint64_t end_ns; /* in memory: of the last packet, in place of its own; 0: its own */
 	/* Bytes: found at the last scan, sent, stored by the collector. */
 	off_t size, sent, confirmed;
 	off_t last; /* of the last packet that was sent, which ends at: */
@@ -85,9 +88,19 @@ void rut_chunk_free(struct rut_chunk *c);
  */
 uint64_t rut_chunk_scan(struct rut_chunk *c, void (*lock)(void *arg, bool on), void *arg);
 
-/* The header of the packet at `at`, in a file of `size` bytes. Returns 0 or -EBADMSG. */
+/*
+ * The header of the packet at `at`, in a file of `size` bytes. Where the packets are in memory the
+ * lock is held. Returns 0 or -EBADMSG.
+ */
 int rut_stream_file_head(const struct rut_stream_file *f, off_t at, off_t size,
 			 struct rut_packet *ret);
+
+/*
+ * The stream NAME of the part PART, whose packets are in memory; made if there is none. NULL: no
+ * memory, or the part was not found. By the recorder's thread.
+ */
+struct rut_stream_file *rut_chunk_held(struct rut_chunk *c, const char *part, const char *name,
+				       void (*lock)(void *arg, bool on), void *arg);
 
 /* Removes the files, which were all read, and the directories that are empty then. */
 void rut_chunk_remove(const struct rut_chunk *c);

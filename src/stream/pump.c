@@ -99,6 +99,32 @@ static int connect_link(struct rut_sender *s, struct rut_chunk *c, struct rut_er
 
 /* ---- rounds ---- */
 
+const unsigned char *rut_sender_held(struct rut_sender *s, const struct rut_stream_file *f,
+				     size_t len)
+{
+	const unsigned char *data;
+	size_t there = 0;
+
+	pthread_mutex_lock(&s->lock);
+	data = rut_held_find(&f->held, f->sent, &there);
+	pthread_mutex_unlock(&s->lock);
+	return there < len ? NULL : data;
+}
+
+/* The header of the packet at f->sent. Returns 0 or -EBADMSG. */
+static int read_head(struct rut_sender *s, const struct rut_stream_file *f, off_t size,
+		     struct rut_packet *ret)
+{
+	int rc;
+
+	if (f->fd >= 0)
+		return rut_stream_file_head(f, f->sent, size, ret);
+	pthread_mutex_lock(&s->lock);
+	rc = rut_stream_file_head(f, f->sent, size, ret);
+	pthread_mutex_unlock(&s->lock);
+	return rc;
+}
+
 /* The rest of a file is not sent: it is no packet. */
 static void give_up(struct rut_sender *s, struct rut_stream_file *f, off_t size, struct batch *b)
 {
@@ -157,7 +183,7 @@ static int send_file(struct rut_sender *s, struct rut_stream_file *f, off_t end,
 		struct rut_packet p;
 		int rc;
 
-		if (rut_stream_file_head(f, f->sent, size, &p) < 0) {
+		if (read_head(s, f, size, &p) < 0) {
 			give_up(s, f, size, b);
 			return 0;
 		}
@@ -242,6 +268,9 @@ static void release(struct rut_sender *s, struct rut_chunk *c, const struct batc
 		for (struct rut_stream_file *f = p->files; f; f = f->next)
 			if (f->sent > f->confirmed) {
 				confirm_file(f);
+				rut_held_release(&f->held, &s->pool, f->confirmed);
+				if (f->fd < 0)
+					continue;
 				pthread_mutex_unlock(&s->lock);
 				punch(s, f);
 				pthread_mutex_lock(&s->lock);

@@ -86,7 +86,9 @@ static void on_ack(jsCtx *js, natsMsg *msg, jsPubAck *ack, jsPubAckErr *bad, voi
 		n->acked++;
 		if (bad && !n->failed.code)
 			explain(&n->failed, n->stream, bad->Err, bad->ErrText);
-		pthread_cond_signal(&n->wake);
+		/* The thread has no use for less than all of it. */
+		if (n->acked >= n->published || n->failed.code)
+			pthread_cond_signal(&n->wake);
 	}
 	pthread_mutex_unlock(&acks);
 	rut_nats.natsMsg_Destroy(msg);
@@ -160,8 +162,12 @@ static struct rut_nats_head new_head(const struct rut_sender *s, enum rut_nats_k
 	return h;
 }
 
-/* Publishes content in memory to the subject in n->where. */
-static int publish(struct rut_sender *s, struct rut_nats_head h, const void *data)
+/*
+ * Publishes content to the subject in n->where: what is at `data`, or, where that is NULL, in the
+ * file at f->sent. A packet gets the header `p`.
+ */
+static int publish_from(struct rut_sender *s, struct rut_nats_head h, const void *data,
+			const struct rut_stream_file *f, const struct rut_packet *p)
 {
 	struct rut_nats_sender *n = s->nats;
 	int rc = 0;
@@ -171,14 +177,27 @@ static int publish(struct rut_sender *s, struct rut_nats_head h, const void *dat
 
 		rut_buf_clear(&n->buf);
 		rut_nats_head_put(&n->buf, &h);
-		if (len)
+		if (data && len)
 			rut_buf_add(&n->buf, (const char *)data + h.at, len);
+		else if (len && !rut_buf_reserve(&n->buf, len)) {
+			if (pread(f->fd, n->buf.data + n->buf.len, len, f->sent + (off_t)h.at) !=
+			    (ssize_t)len)
+				return -EIO;
+			n->buf.len += len;
+		}
 		if (n->buf.failed || n->where.failed)
 			return -ENOMEM;
+		if (p && !h.at)
+			memcpy(n->buf.data + RUT_NATS_HEAD, p, sizeof(*p));
 		rc = publish_piece(s, &h);
 		h.at += n->piece;
 	} while (!rc && h.at < h.content);
 	return rc;
+}
+
+static int publish(struct rut_sender *s, struct rut_nats_head h, const void *data)
+{
+	return publish_from(s, h, data, NULL, NULL);
 }
 
 static int send_packet(struct rut_sender *s, struct rut_stream_file *f, struct rut_packet *p)
@@ -186,24 +205,23 @@ static int send_packet(struct rut_sender *s, struct rut_stream_file *f, struct r
 	const size_t content = p->content_size / 8, whole = p->packet_size / 8;
 	struct rut_nats_head h = new_head(s, RUT_NATS_PACKET);
 	const struct rut_stream_part *part = f->stream;
-	_cleanup_free_ char *data = NULL;
+	const unsigned char *data = NULL;
 
 	if (!part)
 		return 1;
 	if (content > RUT_NATS_CONTENT_MAX)
 		return -EMSGSIZE;
-	data = malloc(content);
-	if (!data)
-		return -ENOMEM;
-	if (pread(f->fd, data, content, f->sent) != (ssize_t)content)
-		return -EIO;
+	if (f->fd < 0) {
+		data = rut_sender_held(s, f, content);
+		if (!data)
+			return -EIO;
+	}
 	h.seq = p->packet_seq_num;
 	h.offset = (uint64_t)(f->sent - f->cut);
 	h.whole = whole;
 	h.content = content;
-	memcpy(data, p, sizeof(*p));
 	set_subject(s, &s->nats->where, part->name, f->name);
-	return publish(s, h, data);
+	return publish_from(s, h, data, f, p);
 }
 
 /* A copy of the part's metadata, if it was not sent yet; NULL: it was, or no memory. */
@@ -262,19 +280,18 @@ static int update(struct rut_sender *s, struct rut_chunk *c, struct rut_err *err
 static int confirm(struct rut_sender *s, struct rut_err *err)
 {
 	struct rut_nats_sender *n = s->nats;
-	uint64_t before;
 	int rc = 0;
 
 	pthread_mutex_lock(&acks);
-	before = n->acked;
 	while (n->acked < n->published && !n->cancelled && !n->failed.code && !rc) {
+		const uint64_t before = n->acked;
 		struct timespec until;
 
 		clock_gettime(CLOCK_REALTIME, &until);
 		until.tv_sec += RUT_SENDER_TIMEOUT_MS / 1000;
-		while (n->acked == before && !n->cancelled && !rc)
-			rc = pthread_cond_timedwait(&n->wake, &acks, &until);
-		before = n->acked;
+		rc = pthread_cond_timedwait(&n->wake, &acks, &until);
+		if (n->acked != before)
+			rc = 0;
 	}
 	if (n->failed.code)
 		rc = rut_err_set(err, n->failed.code, "%s", n->failed.msg);
@@ -402,18 +419,25 @@ static void close_nats(struct rut_sender *s)
 
 /*
  * The recorder makes the last packet of a stream end with the trace, in the file, maybe after it
- * was sent. Its content may have been given back to the file system.
+ * was sent. Its content may have been given back to the file system. In memory it stays as it is.
  */
+static uint64_t end_of(const struct rut_stream_file *f)
+{
+	const off_t at = f->last + (off_t)offsetof(struct rut_packet, timestamp_end);
+	uint64_t ns = 0;
+
+	if (f->fd < 0)
+		return f->end_ns;
+	return pread(f->fd, &ns, sizeof(ns), at) == sizeof(ns) ? ns : 0;
+}
+
 static int send_end(struct rut_sender *s, const struct rut_stream_part *p,
 		    const struct rut_stream_file *f)
 {
 	struct rut_nats_head h = new_head(s, RUT_NATS_END);
-	uint64_t ns = 0;
+	uint64_t ns = f->bad || !f->confirmed ? 0 : end_of(f);
 
-	if (f->bad || !f->confirmed ||
-	    pread(f->fd, &ns, sizeof(ns),
-		  f->last + (off_t)offsetof(struct rut_packet, timestamp_end)) != sizeof(ns) ||
-	    ns <= f->last_ns)
+	if (ns <= f->last_ns)
 		return 0;
 	h.seq = ns;
 	h.offset = (uint64_t)(f->last - f->cut);

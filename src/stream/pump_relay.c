@@ -87,8 +87,12 @@ static int send_empty(struct rut_sender *s, struct rut_stream_out *o, uint64_t b
 	p.packet_seq_num = o->now.out_seq;
 	p.events_discarded = o->now.discarded;
 	index = index_of(o, &p);
-	rc = rut_relay_packet(s->relay, &index, &p, sizeof(p), -1, 0, 0,
-			      RUT_STREAM_PACKET - sizeof(p));
+	rc = rut_relay_packet(
+		s->relay, &index,
+		&(struct rut_relay_content){.head = &p,
+					    .head_len = sizeof(p),
+					    .fd = -1,
+					    .padding = RUT_STREAM_PACKET - sizeof(p)});
 	packet_sent(o, &p);
 	return rc;
 }
@@ -115,11 +119,24 @@ static int send_packet(struct rut_sender *s, struct rut_stream_file *f, struct r
 {
 	struct rut_stream_out *o = f->stream;
 	const size_t content = p->content_size / 8, whole = p->packet_size / 8;
+	struct rut_relay_content c = {.head = p,
+				      .head_len = sizeof(*p),
+				      .fd = f->fd,
+				      .at = f->sent + (off_t)sizeof(*p),
+				      .len = content - sizeof(*p),
+				      .padding = (uint32_t)(whole - content)};
 	struct rut_relay_index index;
 	int rc = 0;
 
 	if (!o || !o->open)
 		return 1;
+	if (f->fd < 0) {
+		const unsigned char *data = rut_sender_held(s, f, content);
+
+		if (!data)
+			return -EIO;
+		c.data = data + sizeof(*p);
+	}
 	if (!o->head.magic)
 		o->head = *p;
 	/* After a break: what is lost between the two traces is the difference to this. */
@@ -128,9 +145,7 @@ static int send_packet(struct rut_sender *s, struct rut_stream_file *f, struct r
 	renumber(o, f, p);
 	index = index_of(o, p);
 	if (!rc)
-		rc = rut_relay_packet(s->relay, &index, p, sizeof(*p), f->fd,
-				      f->sent + (off_t)sizeof(*p), content - sizeof(*p),
-				      (uint32_t)(whole - content));
+		rc = rut_relay_packet(s->relay, &index, &c);
 	packet_sent(o, p);
 	return rc;
 }

@@ -257,25 +257,29 @@ int rut_relay_metadata(struct rut_relay *r, uint64_t stream, const char *text, s
 	return flush(r);
 }
 
-int rut_relay_packet(struct rut_relay *r, const struct rut_relay_index *index, const void *head,
-		     size_t head_len, int fd, off_t at, size_t len, uint32_t padding)
+int rut_relay_packet(struct rut_relay *r, const struct rut_relay_index *index,
+		     const struct rut_relay_content *content)
 {
 	const struct rut_relay_data d = {
 		.stream = index->stream,
 		.seq = index->seq,
-		.size = (uint32_t)(head_len + len),
-		.padding = padding,
+		.size = (uint32_t)(content->head_len + content->len),
+		.padding = content->padding,
 	};
 	_cleanup_buf_ struct rut_buf b = RUT_BUF_INIT;
 	int rc;
 
 	rut_relay_put_data(&b, &d);
-	rut_buf_add(&b, head, head_len);
+	rut_buf_add(&b, content->head, content->head_len);
 	if (b.failed)
 		return -ENOMEM;
-	rc = rut_conn_send(&r->data, b.data, b.len);
-	if (!rc)
-		rc = rut_conn_send_file(&r->data, fd, at, len);
+	/* One segment with what follows: each wakes the other side. */
+	rc = content->len ? rut_conn_send_part(&r->data, b.data, b.len)
+			  : rut_conn_send(&r->data, b.data, b.len);
+	if (!rc && content->data)
+		rc = rut_conn_send(&r->data, content->data, content->len);
+	else if (!rc)
+		rc = rut_conn_send_file(&r->data, content->fd, content->at, content->len);
 	rut_relay_put_index(&r->out, index);
 	r->replies++;
 	/* The index follows its packet: a collector that holds one back for the other stays small.

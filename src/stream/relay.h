@@ -52,12 +52,20 @@ int rut_relay_publish(struct rut_relay *r, struct rut_err *err);
 /* Appends text to a metadata stream. It has no reply; errors come later. */
 int rut_relay_metadata(struct rut_relay *r, uint64_t stream, const char *text, size_t len);
 
-/*
- * Sends one packet: `head`, then `len` bytes of a file, then `padding` zeros; `index` describes it.
- * Pipelined.
- */
-int rut_relay_packet(struct rut_relay *r, const struct rut_relay_index *index, const void *head,
-		     size_t head_len, int fd, off_t at, size_t len, uint32_t padding);
+/* A packet: its head, then `len` bytes in memory or of a file, then `padding` zeros. */
+struct rut_relay_content {
+	const void *head;
+	size_t head_len;
+	const void *data; /* NULL: in the file, at `at` */
+	int fd;
+	off_t at;
+	size_t len;
+	uint32_t padding;
+};
+
+/* Sends one packet, which `index` describes. Pipelined. */
+int rut_relay_packet(struct rut_relay *r, const struct rut_relay_index *index,
+		     const struct rut_relay_content *content);
 
 /* Nothing happened in the stream up to `end_ns`. Pipelined. */
 int rut_relay_beacon(struct rut_relay *r, uint64_t stream, uint64_t class_id, uint64_t end_ns);

@@ -21,6 +21,7 @@
 
 #define LINGER_NS   30000000000ull /* without progress, at the end */
 #define BATCH_BYTES (8ull << 20)
+#define WAKE_BYTES  (1u << 20)	   /* fewer wait until the thread looks, ten times a second */
 #define NO_PEER_NS  10000000000ull /* the same while there is no connection */
 
 static void set_lock(void *arg, bool on)
@@ -183,11 +184,68 @@ int rut_sender_step(struct rut_sender *s, const char *dir, uint64_t begin_ns, ui
 	s->waiting += bytes;
 	if (complete_ns > s->complete_ns)
 		s->complete_ns = complete_ns;
-	if (bytes)
+	if (s->waiting >= WAKE_BYTES)
 		pthread_cond_signal(&s->wake);
 	set_lock(s, false);
 	rut_sender_full(s);
 	return 0;
+}
+
+bool rut_sender_holds(const struct rut_sender *s)
+{
+	return !s->keep && !s->spool[0] && !s->drop_oldest;
+}
+
+static struct rut_stream_file *held_file(struct rut_sender *s, int stream)
+{
+	char name[32];
+
+	snprintf(name, sizeof(name), "kernel_%d", stream);
+	return s->last ? rut_chunk_held(s->last, "kernel", name, set_lock, s) : NULL;
+}
+
+int rut_sender_packet(struct rut_sender *s, int stream, const struct rut_packet *head,
+		      const unsigned char *packet, size_t len)
+{
+	struct rut_stream_file *f = held_file(s, stream);
+	const size_t content = head->content_size / 8, h = sizeof(*head);
+	struct rut_held_block *b;
+
+	if (!f)
+		return -EIO;
+	set_lock(s, true);
+	b = rut_held_new(&s->pool, len);
+	set_lock(s, false);
+	if (!b)
+		return -ENOMEM;
+	/* What is behind the content is never sent. */
+	memcpy(rut_held_data(b), head, h);
+	memcpy(rut_held_data(b) + h, packet + h, content - h);
+	set_lock(s, true);
+	rut_held_append(&f->held, b);
+	set_lock(s, false);
+	return 0;
+}
+
+void rut_sender_cut(struct rut_sender *s, int stream, off_t from)
+{
+	struct rut_stream_file *f = held_file(s, stream);
+
+	if (!f || from < f->size)
+		return;
+	set_lock(s, true);
+	rut_held_cut(&f->held, &s->pool, from);
+	set_lock(s, false);
+}
+
+void rut_sender_end_stream(struct rut_sender *s, int stream, uint64_t end_ns)
+{
+	struct rut_stream_file *f = held_file(s, stream);
+
+	set_lock(s, true);
+	if (f)
+		f->end_ns = end_ns;
+	set_lock(s, false);
 }
 
 int rut_sender_clearable(struct rut_sender *s, struct rut_err *err)
@@ -217,6 +275,16 @@ int rut_sender_clear(struct rut_sender *s, struct rut_err *err)
 	s->clear_failed = false;
 	set_lock(s, false);
 	return 0;
+}
+
+void rut_sender_keep(struct rut_sender *s)
+{
+	set_lock(s, true);
+	if (s->last && s->last->cleared) {
+		s->last->cleared = false;
+		s->clears--;
+	}
+	set_lock(s, false);
 }
 
 int rut_sender_cleared(struct rut_sender *s, struct rut_err *err)
@@ -358,6 +426,7 @@ void rut_sender_free(struct rut_sender *s)
 		next = c->next;
 		rut_chunk_free(c);
 	}
+	rut_held_pool_free(&s->pool);
 	if (s->link && s->link->free)
 		s->link->free(s);
 	rut_tls_conf_free(s->tls);

@@ -3,12 +3,15 @@
  * Sends what a session records to a collector while it is recorded.
  *
  * The recorder writes trace directories as ever; where only the collector needs them they are in
- * memory or in a spool directory, and what the collector has stored is removed. After each of its
- * steps it calls rut_sender_step(). A thread of the sender reads the packets and sends them, so
- * that a collector that hangs never delays the recorder. When more is waiting than the limit
- * allows, rut_sender_full() says so: the recorder leaves its rings alone then, and what finds no
- * room in them is counted in events_discarded, as always. With `drop_oldest` packets that wait are
- * dropped instead, the oldest first; their events are counted in events_discarded of what follows.
+ * memory or in a spool directory, and what the collector has stored is removed. Without a spool
+ * directory, and where the oldest packets are not to be dropped, the packets of the rings are not
+ * written into files: rut_sender_packet() copies them into memory that is used again and again.
+ * After each of its steps it calls rut_sender_step(). A thread of the sender reads the packets and
+ * sends them, so that a collector that hangs never delays the recorder. When more is waiting than
+ * the limit allows, rut_sender_full() says so: the recorder leaves its rings alone then, and what
+ * finds no room in them is counted in events_discarded, as always. With `drop_oldest` packets that
+ * wait are dropped instead, the oldest first; their events are counted in events_discarded of what
+ * follows.
  *
  * A connection that breaks is made again, with increasing pauses. The relay protocol ends a session
  * with its connection, so the collector stores what follows as another trace; packets that were not
@@ -21,10 +24,12 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "stream/conn.h"
 
 struct rut_err;
+struct rut_packet;
 struct rut_sender;
 
 struct rut_sender_conf {
@@ -62,6 +67,23 @@ int rut_sender_new(struct rut_sender **ret, const struct rut_sender_conf *conf,
 /* The pattern for trace directories of a recorder whose output is nothing but this; else NULL. */
 const char *rut_sender_pattern(const struct rut_sender *s);
 
+/* Does it take packets from memory? Then they are not to be written into the directory. */
+bool rut_sender_holds(const struct rut_sender *s);
+
+/*
+ * Appends a packet to kernel/kernel_STREAM of the directory that the last step named: `head`, and
+ * behind it what is behind the head of `packet`, all of `len` bytes. It is sent after the next
+ * step. Returns 0 or -errno.
+ */
+int rut_sender_packet(struct rut_sender *s, int stream, const struct rut_packet *head,
+		      const unsigned char *packet, size_t len);
+
+/* Takes back what was appended since the last step, from byte `from` on. */
+void rut_sender_cut(struct rut_sender *s, int stream, off_t from);
+
+/* The stream's last packet ends at that time. */
+void rut_sender_end_stream(struct rut_sender *s, int stream, uint64_t end_ns);
+
 /* Starts the thread. In the process that records. Returns 0 or -errno. */
 int rut_sender_start(struct rut_sender *s, struct rut_err *err);
 
@@ -74,11 +96,14 @@ int rut_sender_step(struct rut_sender *s, const char *dir, uint64_t begin_ns, ui
 		    struct rut_err *err);
 
 /*
- * The present directory is no longer wanted, and the recorder has already begun the next one, which
- * the next step names. What was not sent of it is dropped; the collector deletes what it has of it.
- * Returns 0, or -ENOTSUP when the collector is known not to delete.
+ * The present directory is no longer wanted, once a step names the next one. What was not sent of
+ * it is dropped; the collector deletes what it has of it. Returns 0, or -ENOTSUP when the collector
+ * is known not to delete.
  */
 int rut_sender_clear(struct rut_sender *s, struct rut_err *err);
+
+/* There is no next directory: that is taken back. */
+void rut_sender_keep(struct rut_sender *s);
 
 /* Whether that is possible, without doing it. */
 int rut_sender_clearable(struct rut_sender *s, struct rut_err *err);

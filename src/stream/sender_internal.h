@@ -92,6 +92,7 @@ struct rut_sender {
 	pthread_mutex_t lock;
 	pthread_cond_t wake;
 	struct rut_chunk *chunks; /* oldest first; owned */
+	struct rut_held_pool pool;
 	uint64_t complete_ns;
 	uint64_t waiting; /* bytes; read without the lock */
 	/* Of `waiting`: sent but not confirmed. The thread writes it; atomic, without the lock. */
@@ -113,6 +114,13 @@ struct rut_sender {
 
 /* Drops the oldest packets until no more is waiting than allowed. The recorder's thread. */
 void rut_sender_drop_oldest(struct rut_sender *s);
+
+/*
+ * Of a stream in memory: `len` bytes at f->sent, which are there until they are confirmed. NULL:
+ * there are not so many.
+ */
+const unsigned char *rut_sender_held(struct rut_sender *s, const struct rut_stream_file *f,
+				     size_t len);
 
 /* The thread's function. */
 void *rut_sender_run(void *sender);

@@ -48,8 +48,28 @@ static int link_update(struct rut_sender *s, struct rut_chunk *c, struct rut_err
 	return check(err);
 }
 
+static uint64_t numbers[64]; /* of packets in memory, as they were sent */
+static int n_numbers;
+static bool fail_next; /* the first confirmation of packets in memory; atomic */
+
+/* Its first word behind the head is its number, too. */
+static void take_held(struct rut_sender *s, const struct rut_stream_file *f,
+		      const struct rut_packet *p)
+{
+	const unsigned char *data = rut_sender_held(s, f, p->content_size / 8);
+	uint64_t number;
+
+	assert_non_null(data);
+	memcpy(&number, data + sizeof(*p), sizeof(number));
+	assert_int_equal(number, p->packet_seq_num);
+	assert_true(n_numbers < 64);
+	numbers[n_numbers++] = number;
+}
+
 static int link_packet(struct rut_sender *s, struct rut_stream_file *f, struct rut_packet *p)
 {
+	if (f->fd < 0)
+		take_held(s, f, p);
 	return 0;
 }
 
@@ -57,6 +77,8 @@ static int link_confirm(struct rut_sender *s, struct rut_err *err)
 {
 	int rc = check(err), n = 0;
 
+	if (n_numbers && __atomic_exchange_n(&fail_next, false, __ATOMIC_ACQ_REL))
+		return rut_err_set(err, ECONNRESET, "the link breaks before it confirms");
 	pthread_mutex_lock(&s->lock);
 	for (struct rut_stream_part *p = s->chunks->parts; p; p = p->next)
 		for (struct rut_stream_file *f = p->files; f; f = f->next)
@@ -136,17 +158,13 @@ static void tear_down(void)
 	assert_int_equal(system(command), 0);
 }
 
-/* Adds a packet to the trace directory, which becomes the present one, and publishes it. */
-static void record(const char *chunk)
+/* Makes the trace directory. `path` has room for more; returns where that begins. */
+static char *make_chunk(const char *chunk, char *path, size_t size)
 {
-	const struct rut_packet head = {.magic = RUT_CTF_PACKET_MAGIC,
-					.content_size = sizeof(head) * 8,
-					.packet_size = PACKET * 8};
-	static const char zeros[PACKET];
-	char path[160], *name;
+	char *name;
 	int fd;
 
-	snprintf(path, sizeof(path), "%s/%s", dir, chunk);
+	snprintf(path, size, "%s/%s", dir, chunk);
 	mkdir(path, 0700);
 	name = path + strlen(path);
 	strcpy(name, "/kernel");
@@ -155,6 +173,20 @@ static void record(const char *chunk)
 	fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
 	assert_int_equal(write(fd, "text", 4), 4);
 	close(fd);
+	*name = '\0';
+	return name;
+}
+
+/* Adds a packet to the trace directory, which becomes the present one, and publishes it. */
+static void record(const char *chunk)
+{
+	const struct rut_packet head = {.magic = RUT_CTF_PACKET_MAGIC,
+					.content_size = sizeof(head) * 8,
+					.packet_size = PACKET * 8};
+	static const char zeros[PACKET];
+	char path[160], *name = make_chunk(chunk, path, sizeof(path));
+	int fd;
+
 	strcpy(name, "/kernel/kernel_0");
 	fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
 	assert_true(fd >= 0);
@@ -274,6 +306,69 @@ static void test_cleared_behind(void **state)
 	tear_down();
 }
 
+/* The present directory gets packets FIRST ... from memory; they are published with a later step.
+ */
+static void record_held(uint64_t first, int n)
+{
+	for (int i = 0; i < n; i++) {
+		unsigned char packet[PACKET] = {0};
+		struct rut_packet head = {.magic = RUT_CTF_PACKET_MAGIC,
+					  .content_size = (sizeof(head) + 8) * 8,
+					  .packet_size = PACKET * 8,
+					  .packet_seq_num = first + (uint64_t)i};
+
+		memcpy(packet + sizeof(head), &head.packet_seq_num, 8);
+		assert_int_equal(rut_sender_packet(sender, 0, &head, packet, PACKET), 0);
+	}
+}
+
+static void expect_numbers(const uint64_t *want, int n)
+{
+	pthread_mutex_lock(&sender->lock);
+	assert_int_equal(n_numbers, n);
+	assert_memory_equal(numbers, want, sizeof(*want) * (size_t)n);
+	n_numbers = 0;
+	pthread_mutex_unlock(&sender->lock);
+}
+
+/* Packets in memory: in order, again when they were not confirmed, and freed when they were. */
+static void test_held(void **state)
+{
+	static const uint64_t first[] = {1, 2, 3}, all[] = {4, 5, 4, 5, 6};
+	char path[160];
+
+	(void)state;
+	set_up();
+	make_chunk("a", path, sizeof(path));
+	assert_int_equal(rut_sender_step(sender, path, 1, 1, NULL), 0);
+	record_held(1, 3);
+	/* What was not published is not sent, and can be taken back. */
+	poll(NULL, 0, 300);
+	assert_int_equal(get(&sent), 0);
+	record_held(9, 2);
+	rut_sender_cut(sender, 0, (off_t)3 * PACKET);
+	assert_int_equal(rut_sender_step(sender, path, 1, 1, NULL), 0);
+	wait_until(&sent, 3);
+	expect_numbers(first, 3);
+	__atomic_store_n(&fail_next, true, __ATOMIC_RELEASE);
+	record_held(4, 2);
+	assert_int_equal(rut_sender_step(sender, path, 1, 1, NULL), 0);
+	wait_until(&opens, 2);
+	wait_until(&sent, 5);
+	record_held(6, 1);
+	assert_int_equal(rut_sender_step(sender, path, 1, 1, NULL), 0);
+	wait_until(&sent, 6);
+	expect_numbers(all, 5);
+	for (int i = 0; i < 20000 && sender->waiting; i++)
+		poll(NULL, 0, 1);
+	pthread_mutex_lock(&sender->lock);
+	assert_int_equal(sender->waiting, 0);
+	assert_null(sender->last->parts->files->held.first);
+	assert_int_equal(sender->last->parts->files->held.end, (off_t)6 * PACKET);
+	pthread_mutex_unlock(&sender->lock);
+	tear_down();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -281,6 +376,7 @@ int main(void)
 		cmocka_unit_test(test_cleared_after_break),
 		cmocka_unit_test(test_cleared_without_connection),
 		cmocka_unit_test(test_cleared_behind),
+		cmocka_unit_test(test_held),
 	};
 
 	return cmocka_run_group_tests_name("sender", tests, NULL, NULL);
