@@ -7,7 +7,9 @@
  * from the beginning; the last kind is reported as "unknown before" as well, because a call that
  * the trace does not explain (ioctl, io_uring) may have made it later. The beginning and the end
  * are those of the interval or of the process, so that begin + opened - closed = end. A process
- * that ends with more than it began with, and grows all the time, leaks.
+ * that ends with more than it began with, and grows all the time, leaks. A control group (--by) has
+ * the sums of its processes, each with what it began with until it begins, and with what it ended
+ * with after its end.
  */
 #include "analysis/engine.h"
 #include "analysis/fmt.h"
@@ -29,6 +31,7 @@ struct proc_stats {
 	int64_t interval_ns;
 	size_t n_samples;
 	int64_t samples[SAMPLES];
+	struct proc_stats *group; /* of a process, with --by cgroup; or NULL */
 };
 
 struct fdtop {
@@ -86,6 +89,24 @@ static void add_found(struct proc_stats *p)
 		p->samples[i]++;
 }
 
+/* The row of a control group; NULL without --by cgroup. */
+static struct proc_stats *get_group(struct fdtop *f, struct rut_thread *leader)
+{
+	const struct rut_thread *g = rut_an_run_row(f->base.run, leader);
+	struct proc_stats *p;
+
+	if (g->tid >= 0)
+		return NULL;
+	p = rut_an_ordered_add(&f->procs, (uint64_t)g->tid, sizeof(*p));
+	if (p && !p->is_init) {
+		p->is_init = true;
+		p->tid = g->tid;
+		p->comm = g->comm;
+		p->interval_ns = 1000000;
+	}
+	return p;
+}
+
 /* `event`: how many descriptors of the process are there only because of this event. */
 static struct proc_stats *get_proc(struct fdtop *f, const struct rut_hook_fd *h, int64_t event)
 {
@@ -97,6 +118,9 @@ static struct proc_stats *get_proc(struct fdtop *f, const struct rut_hook_fd *h,
 		p->tid = h->parent->tid;
 		p->interval_ns = 1000000;
 		p->now = p->begin = p->most = (int64_t)h->parent->fds.count - event;
+		p->group = get_group(f, h->parent);
+		for (int64_t i = 0; p->group && i < p->begin; i++)
+			add_found(p->group);
 	}
 	if (p)
 		p->comm = h->parent->comm;
@@ -115,19 +139,19 @@ static void on_create(void *arg, const void *data)
 	struct fdtop *f = arg;
 	struct proc_stats *p = wanted(f, h) ? get_proc(f, h, 1) : NULL;
 
-	if (!p)
-		return;
-	if (h->origin == RUT_FD_OPENED) {
-		p->opened++;
-		p->now++;
-	} else {
-		add_found(p);
+	for (; p; p = p->group) {
+		if (h->origin == RUT_FD_OPENED) {
+			p->opened++;
+			p->now++;
+		} else {
+			add_found(p);
+		}
+		if (h->origin == RUT_FD_FOUND)
+			p->found++;
+		if (p->now > p->most)
+			p->most = p->now;
+		sample(p, h->ts_ns - f->base.begin_ns, p->now);
 	}
-	if (h->origin == RUT_FD_FOUND)
-		p->found++;
-	if (p->now > p->most)
-		p->most = p->now;
-	sample(p, h->ts_ns - f->base.begin_ns, p->now);
 }
 
 static void on_close(void *arg, const void *data)
@@ -136,11 +160,11 @@ static void on_close(void *arg, const void *data)
 	struct fdtop *f = arg;
 	struct proc_stats *p = wanted(f, h) ? get_proc(f, h, 0) : NULL;
 
-	if (!p)
-		return;
-	p->closed++;
-	p->now--;
-	sample(p, h->ts_ns - f->base.begin_ns, p->now);
+	for (; p; p = p->group) {
+		p->closed++;
+		p->now--;
+		sample(p, h->ts_ns - f->base.begin_ns, p->now);
+	}
 }
 
 /* A row has the last name of its thread. */
@@ -201,7 +225,7 @@ static void report(struct rut_instance *inst, int64_t end_ns)
 		rut_an_fmt_line(&run->out, line, "Process", "Begin", "End", "Most", "Opened",
 				"Closed", "Growth", "Unknown", "Over time");
 	}
-	for (size_t i = 0; t && list && i < f->procs.n; i++) {
+	for (size_t i = 0, rows = 0; t && list && i < f->procs.n; i++) {
 		const struct proc_stats *p = list[i];
 		const int64_t v[] = {p->begin,
 				     p->now,
@@ -211,9 +235,12 @@ static void report(struct rut_instance *inst, int64_t end_ns)
 				     p->now - p->begin,
 				     (int64_t)p->found};
 
-		if (run->conf->limit > 0 && (int64_t)i >= run->conf->limit)
+		if (p->group)
+			continue;
+		if (run->conf->limit > 0 && (int64_t)rows++ >= run->conf->limit)
 			break;
-		rut_an_result_process(t, p->comm, p->tid, RUT_LAMI_NONE);
+		rut_an_result_process(t, p->comm, p->tid < 0 ? RUT_LAMI_NONE : p->tid,
+				      RUT_LAMI_NONE);
 		for (int k = 0; k < 7; k++) {
 			rut_an_result_int(t, RUT_LAMI_NUMBER, v[k]);
 			snprintf(num[k], sizeof(num[k]), "%lld", (long long)v[k]);
@@ -222,7 +249,7 @@ static void report(struct rut_instance *inst, int64_t end_ns)
 			continue;
 		sample(list[i], end_ns - inst->begin_ns, p->now);
 		spark(p, graph, sizeof(graph));
-		snprintf(who, sizeof(who), "%.40s (%lld)", p->comm, (long long)p->tid);
+		rut_an_fmt_thread(who, sizeof(who), p->comm, p->tid);
 		rut_an_fmt_line(&run->out, line, who, num[0], num[1], num[2], num[3], num[4],
 				num[5], num[6], graph);
 	}

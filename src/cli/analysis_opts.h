@@ -112,7 +112,7 @@ struct rut_analysis_args {
 /* Which options a family of analyses has: all have the common ones. */
 extern const struct rut_opt rut_cli_opts_cputop[], rut_cli_opts_memtop[], rut_cli_opts_syscalls[],
 	rut_cli_opts_io[], rut_cli_opts_irq[], rut_cli_opts_sched[], rut_cli_opts_period[],
-	rut_cli_opts_plain[], rut_cli_opts_calls[];
+	rut_cli_opts_plain[], rut_cli_opts_fdtop[], rut_cli_opts_calls[];
 extern const struct rut_opt rut_cli_opts_series[], rut_cli_opts_changes[], rut_cli_opts_diff[],
 	rut_cli_opts_offcpu[];
 

@@ -122,6 +122,12 @@ const struct rut_opt rut_cli_opts_diff[] = {
 const struct rut_opt rut_cli_opts_calls[] = {COMMON_JSON, MIN_MAX, TOP, {0}};
 const struct rut_opt rut_cli_opts_cputop[] = {COMMON_JSON, BY_GROUP, TOP, TOP_FLAG, {0}};
 const struct rut_opt rut_cli_opts_memtop[] = {COMMON_JSON, BY_GROUP, TOP, TOP_FLAG, {0}};
+const struct rut_opt rut_cli_opts_fdtop[] = {
+	COMMON_JSON,
+	{"by", "WHAT", "a row for each process or cgroup (default: process)", OPT_BY},
+	TOP,
+	{0},
+};
 const struct rut_opt rut_cli_opts_offcpu[] = {COMMON_JSON, BY_GROUP, TOP, {0}};
 const struct rut_opt rut_cli_opts_syscalls[] = {COMMON_JSON, BY_GROUP, {0}};
 const struct rut_opt rut_cli_opts_io[] = {

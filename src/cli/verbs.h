@@ -37,7 +37,7 @@
 
 #define RUT_MORE_KERNEL_ANALYSES(A) \
 	A(futexstats, futex, nothing, offcpu, KERNEL, "waits and contention by futex and thread") \
-	A(fdtop, fdtop, nothing, plain, KERNEL, "open descriptors over time by process: leaks") \
+	A(fdtop, fdtop, nothing, fdtop, KERNEL, "open descriptors over time by process: leaks") \
 	A(wakeupchain, wakeupchain, nothing, plain, KERNEL, "the critical path: which threads and devices woke a thread") \
 	A(offcpu, offcpu, nothing, offcpu, KERNEL, "where threads wait: run queue, disk, network, lock, timer") \
 	A(nettop, nettop, nothing, plain, KERNEL, "bytes and latencies by network peer") \

@@ -320,6 +320,30 @@ descriptors_over_time() {
     echo "7_000 0 syscall_entry_close fd=4"; echo "7_100 0 syscall_exit_close ret=0"; } | mk
   run fdtop --mi | json '
 assert [c["value"] for c in rows("per-process")[0][1:]] == [1, 4, 5, 4, 1, 3, 0], rows("per-process")'
+  # Of two control groups; 30 is forked by 20, with its three descriptors.
+  { for tid in 10 20 40; do
+      echo "10 0 lttng_statedump_process_state tid=$tid pid=$tid name=p$tid"
+      echo "20 0 rutile_statedump_cgroup tid=$tid cgroup_id=5 path=/$((tid / 40))"
+      echo "30 0 lttng_statedump_file_descriptor pid=$tid fd=0 flags=0 fmode=0 filename=/dev/null"
+    done
+    SW 1_000 0 0 0 10; SW 1_000 1 0 0 20; SW 1_000 2 0 0 40
+    for cpu in 0 1 1 2; do
+      t=$((${t:-1000} + 1000))
+      echo "$t $cpu syscall_entry_openat filename=f flags=0"; echo "$((t + 100)) $cpu syscall_exit_openat ret=$((t / 1000 + 3))"
+    done
+    echo "7_000 1 sched_process_fork parent_comm=p20 parent_tid=20 parent_pid=20 child_comm=p30 child_tid=30 child_pid=30"
+    SW 8_000 1 20 1 30
+    echo "8_500 1 syscall_entry_close fd=0"; echo "8_600 1 syscall_exit_close ret=0"
+    echo "9_500 0 syscall_entry_close fd=0"; echo "9_600 0 syscall_exit_close ret=0"; } | mk groups
+  rm -r trace; mv groups trace
+  run fdtop --mi | json '
+assert {r[0]["pid"]: [c["value"] for c in r[1:]] for r in rows("per-process")} == \
+    {10: [1, 1, 2, 1, 1, 0, 0], 20: [1, 3, 3, 2, 0, 2, 0], 30: [3, 2, 3, 0, 1, -1, 0], 40: [1, 2, 2, 1, 0, 1, 0]}, results'
+  # begin 1 + 1 + 3, and 8 at once: 2, 3 and 3.
+  run fdtop --mi --by cgroup | json '
+assert [(r[0]["name"], [c["value"] for c in r[1:]]) for r in rows("per-process")] == \
+    [("/0", [5, 6, 8, 3, 2, 1, 0]), ("/1", [1, 2, 2, 1, 0, 1, 0])], results'
+  run fdtop --by cgroup | grep -Eq '^/0 +5 +6 +8 +3 +2 +1 +0 '
 }
 
 # Made by calls that are not requests, ended by other means than close, and used before they are known.
@@ -425,7 +449,7 @@ TRACE
     run $verb 2>&1 >out | grep -q 'neither sched_switch nor the context tid' || { echo $verb; return 1; }
   done
   run schedtop 2>&1 >out | grep -q 'the trace has no sched_switch'
-  { echo 'context tid:int'; echo "$calls" | sed 's/$/ @tid=10/'; } | mk with
+  { echo 'context tid:int'; while read -r call; do echo "$call @tid=10"; done <<<"$calls"; } | mk with
   rm -r trace; mv with trace
   for verb in syscallstats iousagetop memtop futexstats fdtop; do
     run $verb 2>err >out
