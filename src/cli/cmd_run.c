@@ -3,6 +3,7 @@
 #include "cli/run_options.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -202,8 +203,10 @@ static void end_command(struct rut_run_data *d)
 {
 	if (d->run.child_go >= 0)
 		close(d->run.child_go);
-	if (d->run.child)
-		waitpid(d->run.child, NULL, WNOHANG);
+	/* bpftrace ends what it has started; under our own name nothing that is traced is harmed.
+	 * It is not waited for before, so the number is still its own. */
+	if (d->run.child && !waitpid(d->run.child, NULL, WNOHANG) && d->as_bpftrace)
+		kill(d->run.child, SIGTERM);
 }
 
 /* What the script prints is kept while the screen is shown. */

@@ -77,6 +77,12 @@ struct rut_type_name {
 struct rut_sym;
 struct rut_fn;
 
+/* The call of a macro that something was copied from; `outer`: when that was copied, too. */
+struct rut_expanded {
+	struct rut_span span;
+	const struct rut_expanded *outer;
+};
+
 struct rut_node {
 	enum rut_node_kind kind;
 	int op;
@@ -88,7 +94,8 @@ struct rut_node {
 	struct rut_type_name *type_name;
 	struct rut_node *a, *b, *c, *d;
 	struct rut_node *list, *next;
-	const struct rut_type *as; /* INT, RUT_INT_ENUM: the enum */
+	const struct rut_expanded *from; /* NULL: it stands where it is */
+	const struct rut_type *as;	 /* INT, RUT_INT_ENUM: the enum */
 	/* Filled in by the checker */
 	const struct rut_type *type;
 	struct rut_sym *sym; /* VAR: its variable */

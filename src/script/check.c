@@ -19,6 +19,8 @@ const struct rut_type *rut_check_error(struct rut_checker *c, const struct rut_n
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
 	rut_source_error(c->src, n->span, "%s", text);
+	for (const struct rut_expanded *e = n->from; e; e = e->outer)
+		rut_source_note(c->src, e->span, "expanded from");
 	return NULL;
 }
 

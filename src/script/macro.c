@@ -17,6 +17,7 @@ struct expansion {
 	const struct rut_macro *macro;
 	const struct rut_node *args;
 	unsigned number; /* of the expansion */
+	const struct rut_expanded *from;
 	unsigned *nodes;
 };
 
@@ -83,6 +84,8 @@ static struct rut_node *copy(struct expansion *x, const struct rut_node *n, bool
 	if (!c)
 		return NULL;
 	*c = *n;
+	if (replace)
+		c->from = x->from;
 	if (given)
 		c->text = given->text;
 	else if (replace && n->kind == RUT_N_VAR) {
@@ -132,6 +135,7 @@ static struct rut_node *make(struct expansion *x, enum rut_node_kind kind)
 	}
 	n->kind = kind;
 	n->span = x->macro->span;
+	n->from = x->from;
 	n->index = -1;
 	++*x->nodes;
 	return n;
@@ -335,6 +339,15 @@ static const struct rut_macro *called(const struct rut_ast *ast, const struct ru
 	return m && !m->params ? m : NULL;
 }
 
+static const struct rut_expanded *call_of(struct expansion *x, const struct rut_node *n)
+{
+	struct rut_expanded *e = rut_arena_alloc(&x->ast->arena, sizeof(*e));
+
+	if (e)
+		*e = (struct rut_expanded){n->span, n->from};
+	return e;
+}
+
 static int expand(struct expansion *x, struct rut_node *n, unsigned depth)
 {
 	struct expansion inner = *x;
@@ -350,6 +363,7 @@ static int expand(struct expansion *x, struct rut_node *n, unsigned depth)
 	if (inner.macro) {
 		inner.args = n->kind == RUT_N_CALL ? n->list : NULL;
 		inner.number = ++*x->nodes;
+		inner.from = call_of(x, n);
 		rc = check_args(&inner, n);
 		if (rc)
 			return rc;
@@ -359,6 +373,7 @@ static int expand(struct expansion *x, struct rut_node *n, unsigned depth)
 			return rut_source_error(x->ast->src, n->span,
 						"the macros make too much code");
 		block->span = n->span;
+		block->from = n->from;
 		block->next = next;
 		block->label = label;
 		*n = *block;

@@ -359,6 +359,8 @@ static void print_diagnostic(struct rut_script_out *o, const struct rut_script_a
 		fflush(o->c.out);
 		fprintf(o->c.err, "%s:%u:%u-%u: %s: %s\n", source, a->line, a->column,
 			a->end_column, warning ? "WARNING" : "ERROR", text_of(o));
+		if (a->expanded)
+			fputs(a->expanded, o->c.err);
 		return;
 	}
 	rut_buf_printf(&o->line, "{\"type\": \"%s\", \"msg\": ", warning ? "warnf" : "errorf");

@@ -366,6 +366,7 @@ static void code_action(struct coder *x, struct rut_script_action *a)
 	rut_codec_u32(&x->c, &a->line);
 	rut_codec_u32(&x->c, &a->column);
 	rut_codec_u32(&x->c, &a->end_column);
+	rut_codec_text(&x->c, &a->expanded);
 	rut_codec_u32(&x->c, &a->pos);
 	rut_codec_u32(&x->c, &order);
 	a->kind = (enum rut_script_action_kind)kind;

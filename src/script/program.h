@@ -58,8 +58,9 @@ struct rut_script_action {
 	uint32_t pos;				     /* ... in bytes */
 	const struct rut_script_quantile *quantiles; /* in the arena */
 	uint32_t nquantiles;
-	int order;   /* print(@m, top, div, "-key"): enum rut_script_print_order */
-	bool replay; /* of a program that takes hits from memory (defer.h) */
+	const char *expanded; /* ERRORF, WARNF: the calls of macros that it is in, as lines; NULL */
+	int order;	      /* print(@m, top, div, "-key"): enum rut_script_print_order */
+	bool replay;	      /* of a program that takes hits from memory (defer.h) */
 };
 
 /* Has a record of `size` bytes what the action reads? A program of a file may have left less. */

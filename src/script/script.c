@@ -29,6 +29,25 @@ int64_t rut_program_ncpus(void)
 	return libbpf_num_possible_cpus();
 }
 
+/* The calls of macros that errorf() is in, as its message shows them. */
+static const char *calls_of_macros(struct rut_script_program *p, const struct rut_script_action *a,
+				   const struct rut_node *n)
+{
+	struct rut_source s = p->src;
+	const char *text = NULL;
+
+	if (!n->from || (a->kind != RUT_ACTION_ERRORF && a->kind != RUT_ACTION_WARNF))
+		return NULL;
+	s.messages = (struct rut_buf)RUT_BUF_INIT;
+	s.as_bpftrace = true; /* as the message itself */
+	for (const struct rut_expanded *e = n->from; e; e = e->outer)
+		rut_source_note(&s, e->span, "expanded from");
+	if (s.messages.len)
+		text = rut_arena_strndup(&p->ast.arena, s.messages.data, s.messages.len);
+	rut_buf_fini(&s.messages);
+	return text;
+}
+
 int rut_program_action(struct rut_script_program *p, const struct rut_script_action *a,
 		       const struct rut_node *n)
 {
@@ -45,6 +64,7 @@ int rut_program_action(struct rut_script_program *p, const struct rut_script_act
 	x->source = rut_source_name(&p->src, n->span.pos);
 	x->end_column = x->column + n->span.len;
 	x->pos = n->span.pos;
+	x->expanded = calls_of_macros(p, a, n);
 	return (int)p->nactions++;
 }
 

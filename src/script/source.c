@@ -109,6 +109,22 @@ int rut_source_error(struct rut_source *s, struct rut_span at, const char *fmt, 
 	return -EINVAL;
 }
 
+__attribute__((format(printf, 4, 5))) static void add_text(struct rut_source *s, struct rut_span at,
+							   const char *kind, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	add_message(s, at, kind, fmt, ap);
+	va_end(ap);
+}
+
+void rut_source_note(struct rut_source *s, struct rut_span at, const char *text)
+{
+	if (s->errors <= RUT_SOURCE_ERRORS_MAX)
+		add_text(s, at, s->as_bpftrace ? "ERROR" : "note", "%s", text);
+}
+
 int rut_source_plain(struct rut_source *s, const char *fmt, ...)
 {
 	va_list ap;

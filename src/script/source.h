@@ -50,6 +50,8 @@ void rut_source_where(const struct rut_source *s, uint32_t pos, uint32_t *ret_li
 /* Adds a message; returns -EINVAL. */
 int rut_source_error(struct rut_source *s, struct rut_span at, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
+/* Below an error, where the macro that it is in was called. */
+void rut_source_note(struct rut_source *s, struct rut_span at, const char *text);
 /* One without a place, as bpftrace has some; returns -EINVAL. */
 int rut_source_plain(struct rut_source *s, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));

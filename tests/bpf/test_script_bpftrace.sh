@@ -151,6 +151,48 @@ what_is_never_reached_is_said() {
   grep -qx '@a: 1' out
 }
 
+# An error in a macro is shown where the macro is called, too: when it is compiled, and of errorf() when it runs.
+errors_in_macros() {
+  printf 'macro inner(x) { x + "text" }\nmacro outer(y) { inner(y) + 1 }\nbegin { print(outer(5)); }\n' >macros.bt
+  not "$RUTILE" run macros.bt 2>out
+  cat out
+  grep -v '^[ ^]*^$' out | sed -n 's/^\(macros.bt:[0-9]*:[0-9]*: [a-z]*\): .*/\1/p' >got
+  printf 'macros.bt:%s\n' '1:18: error' '2:18: note' '3:15: note' | diff - got
+  grep -q '^macros.bt:2:18: note: expanded from$' out
+  printf 'macro bad() { errorf("Something bad: %%d", 5); }\n\nbegin { bad(); exit(); }\n' >bad.bt
+  for f in bad.bt d/bad.rbc; do
+    mkdir -p d
+    cp bad.bt d
+    "$RUTILE" service compile --scripts d >/dev/null
+    "$RUTILE" run -q ./$f 2>out
+    cat out
+    grep -q 'bad.bt:1:15-45: ERROR: Something bad: 5$' out
+    grep -q 'bad.bt:3:9-14: ERROR: expanded from$' out
+    [ "$(sed -n 3p out)" = 'begin { bad(); exit(); }' ]
+  done
+}
+
+# What -c has started ends with bpftrace, and goes on otherwise.
+the_command_of_c() {
+  local p
+  printf '#!/bin/sh\necho $$ >pid\nexec sleep 60\n' >command.sh
+  chmod +x command.sh
+  for name in rutile bpftrace; do
+    rm -f pid
+    if [ $name = rutile ]; then
+      "$RUTILE" run -q -e 'interval:ms:500 { exit(); }' -c ./command.sh
+    else
+      as_bpftrace -q -e 'interval:ms:500 { exit(); }' -c ./command.sh
+    fi
+    p=$(cat pid)
+    if [ $name = rutile ]; then
+      kill "$p"
+    else
+      t_wait not kill -0 "$p" 2>/dev/null
+    fi
+  done
+}
+
 # The words of bpftrace, under its name.
 its_messages() {
   said() {
@@ -174,5 +216,7 @@ t_case "pointers that are declared" declared_pointers
 t_case "places in files without functions, and behind functions" places_in_files
 t_case "numbers with decimals" decimals
 t_case "what is never reached is said" what_is_never_reached_is_said
+t_case "errors in macros" errors_in_macros
+t_case "what -c has started" the_command_of_c
 t_case "messages under the name bpftrace" its_messages
 t_done
