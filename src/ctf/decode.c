@@ -523,12 +523,18 @@ const char *rut_ctf_str(const struct rut_ctf_event *ev, const struct rut_ctf_ref
 {
 	struct rut_ctf_value v;
 
-	if (ref->load == RUT_CTF_LOAD_BYTES && ref->type->kind == RUT_CTF_KIND_ARRAY &&
-	    ref->type->char_bytes == 1) { /* comm[16]: the one that matters */
+	if (ref->load == RUT_CTF_LOAD_BYTES && ref->type->char_bytes == 1) {
 		const char *p = (const char *)rut_ctf_ref_ptr(ev, ref);
 
-		*ret_len = strnlen(p, ref->type->count);
-		return p;
+		if (ref->type->kind == RUT_CTF_KIND_ARRAY) {
+			*ret_len = strnlen(p, ref->type->count);
+			return p;
+		}
+		if (ref->type->kind == RUT_CTF_KIND_STRING) {
+			*ret_len = strnlen(p, ev->packet->content_bits / 8 -
+						      (size_t)(p - (const char *)ev->data));
+			return p;
+		}
 	}
 	rut_ctf_get(ev, ref, &v);
 	if (v.kind == RUT_CTF_VALUE_STR || v.kind == RUT_CTF_VALUE_BYTES) {
