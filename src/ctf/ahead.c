@@ -25,6 +25,7 @@ enum { FAR = 16, FAR_RECORDS = 64, RUN = 8 };
 /* A packet that records of a batch are in. */
 struct source {
 	struct rut_ctf_event ev; /* what its events have in common; the caller fills in the rest */
+	struct rut_ctf_run run;	 /* likewise */
 	struct rut_ctf_packet packet;
 	uint64_t base_ns; /* of its clock */
 	/*
@@ -264,6 +265,12 @@ static uint16_t source_of(struct rut_ahead *a, const struct rut_cursor *c)
 	s->packet = c->info.pub;
 	s->base_ns = c->clock ? (uint64_t)c->clock->base_ns : 0;
 	s->is_wide = !c->quick;
+	s->run = (struct rut_ctf_run){.ev = &s->ev,
+				      .until_ns = INT64_MAX,
+				      .base_ns = s->base_ns,
+				      .classes = a->reader->set->classes,
+				      .seg = RUT_FOUND_BODY,
+				      .src = p->src};
 	return p->src;
 }
 
@@ -439,21 +446,21 @@ static void fetch(struct rut_ahead *a)
 				   f[a->fetched].body / 8);
 }
 
-const struct rut_ctf_event *rut_ahead_next(struct rut_ahead *a, struct rut_ctf_run *run)
+const struct rut_ctf_event *rut_ahead_next(struct rut_ahead *a, struct rut_ctf_run **run)
 {
 	const struct rut_found *f;
 	struct source *s;
 
 	if (a->reading)
-		a->next = (size_t)(run->next - a->reading->records);
+		a->next = (size_t)((*run)->next - a->reading->records);
 	if (a->next >= a->until && !find_next(a)) {
-		run->next = run->end = a->reading->records + a->next;
+		(*run)->next = (*run)->end = a->reading->records + a->next;
 		return NULL;
 	}
 	fetch(a);
 	f = &a->reading->records[a->next++];
 	s = &a->reading->sources[f->src];
-	s->ev.cls = a->reader->set->classes[f->index];
+	s->ev.cls = s->run.classes[f->index];
 	s->ev.index = f->index;
 	s->ev.ts_ns = f->ts_ns;
 	s->ev.ts_clock = (uint64_t)f->ts_ns - s->base_ns;
@@ -461,15 +468,9 @@ const struct rut_ctf_event *rut_ahead_next(struct rut_ahead *a, struct rut_ctf_r
 	s->ev.seg = &f->body;
 	if (f->seg != RUT_FOUND_BODY)
 		show_words(a, s, f);
-	*run = (struct rut_ctf_run){
-		.ev = &s->ev,
-		.next = f + 1,
-		.end = f + (a->until - a->next < RUN ? a->until - a->next : RUN) + 1,
-		.until_ns = INT64_MAX,
-		.base_ns = s->base_ns,
-		.classes = a->reader->set->classes,
-		.seg = RUT_FOUND_BODY,
-		.src = f->src};
+	s->run.next = f + 1;
+	s->run.end = f + 1 + (a->until - a->next < RUN ? a->until - a->next : RUN);
+	*run = &s->run;
 	return &s->ev;
 }
 

@@ -26,8 +26,8 @@ struct rut_ahead;
 int rut_ahead_new(struct rut_ahead **ret, struct rut_ctf_reader *r);
 void rut_ahead_free(struct rut_ahead *a);
 
-/* The next event, and the run that it begins. `run` is as it was left there; at first of zeros. */
-const struct rut_ctf_event *rut_ahead_next(struct rut_ahead *a, struct rut_ctf_run *run);
+/* The next event, and the run that it begins. At first *run is one of zeros. */
+const struct rut_ctf_event *rut_ahead_next(struct rut_ahead *a, struct rut_ctf_run **run);
 /* As rut_ctf_reader_mark(), _counts() and _last_ns(): what the caller has got to. */
 void rut_ahead_mark(struct rut_ahead *a, int64_t ts_ns);
 void rut_ahead_counts(const struct rut_ahead *a, struct rut_ctf_counts *ret);

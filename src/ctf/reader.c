@@ -243,7 +243,7 @@ const struct rut_ctf_event *rut_ctf_reader_more(struct rut_ctf_reader *r)
 	if (r->opts.ahead && !r->ahead)
 		start_ahead(r);
 	if (r->ahead)
-		return rut_ahead_next(r->ahead, &r->own);
+		return rut_ahead_next(r->ahead, &r->run);
 	/* The run may have stopped at one whose segments are elsewhere. */
 	if (r->run != &r->own && rut_reader_has_run(r, r->heap[0].c)) {
 		rut_cursor_show(r->heap[0].c);
@@ -390,6 +390,7 @@ int rut_ctf_reader_seek(struct rut_ctf_reader *r, int64_t ts_ns, struct rut_err 
 
 	rut_ahead_free(r->ahead);
 	r->ahead = NULL;
+	end_run(r);
 	rc = rut_ctf_set_scan(r->set, err);
 	if (rc < 0)
 		return rc;
@@ -399,7 +400,6 @@ int rut_ctf_reader_seek(struct rut_ctf_reader *r, int64_t ts_ns, struct rut_err 
 		rut_cursor_seek(r->cursors[i], ts_ns);
 	r->n_heap = 0;
 	r->started = false;
-	end_run(r);
 	return 0;
 }
 
