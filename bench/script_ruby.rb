@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: MIT
-# For bench/script_ruby.py. "below DEPTH": calls getppid() in Order#total below that many frames until it is killed. "calls": for
+# For bench/script_ruby.py. "below DEPTH": calls getpriority(), which nothing else does, in Order#wait below that many frames until it is killed. "calls": for
 # each line of standard input prints the nanoseconds of CPU time that calls of Order#total, Order#other and an own loop take,
 # the least of 12 times 100,000; "return": with a value.
 class Order
   def total(id) = nil
   def other(id) = nil
 
-  def wait = loop { Process.ppid }
+  def wait = loop { Process.getpriority(Process::PRIO_PROCESS, 0) }
   def deep(n) = n.zero? ? wait : deep(n - 1)
 end
 

@@ -6,7 +6,9 @@
 #include <signal.h>
 #include <stdio.h>
 
+#include "cli/record_script.h"
 #include "cli/session_verb.h"
+#include "script/session.h"
 
 static const struct rut_opt options[] = {
 	{"output", "DIR", "the directory (default: rutile-NAME-DATE-TIME)", 'o'},
@@ -20,7 +22,8 @@ static void on_signal(int sig)
 	detach = 1;
 }
 
-static int apply(struct rut_recorder *r, const struct rut_session_verb *v, struct rut_err *err)
+static int follow(struct rut_recorder *r, const struct rut_session_verb *v,
+		  struct rut_script_session *script, struct rut_err *err)
 {
 	struct sigaction sa = {.sa_handler = on_signal};
 	struct rut_output_conf conf = {.exact = v->output};
@@ -42,6 +45,13 @@ static int apply(struct rut_recorder *r, const struct rut_session_verb *v, struc
 	rc = rut_consumer_open(&c, r, &conf, err);
 	if (rc < 0)
 		return rc;
+	if (script) {
+		const struct rut_companion printed = rut_script_session_reader(script);
+
+		if (rut_consumer_accompany(&c, &printed, err))
+			fprintf(stderr, "rutile attach: what the script prints is left out: %s\n",
+				err->msg);
+	}
 	fprintf(stderr, "rutile attach: following '%s' into '%s'; Ctrl+\\ detaches\n", v->name,
 		c.writer.path);
 	rut_consumer_statedump(&c);
@@ -62,6 +72,16 @@ static int apply(struct rut_recorder *r, const struct rut_session_verb *v, struc
 	rc = rut_consumer_close(&c, err);
 	/* That was ours: the session itself writes nothing. */
 	r->meta->write_errno = 0;
+	return rc;
+}
+
+static int apply(struct rut_recorder *r, const struct rut_session_verb *v, struct rut_err *err)
+{
+	struct rut_companion ignored;
+	struct rut_script_session *script = rut_cli_record_script_beside(&ignored, v->name);
+	int rc = follow(r, v, script, err);
+
+	rut_script_session_free(script);
 	return rc;
 }
 

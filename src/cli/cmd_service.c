@@ -20,6 +20,7 @@
 #include "cli/service_script.h"
 #include "cli/trigger_watch.h"
 #include "script/session.h"
+#include "session/daemon.h"
 
 #define SESSIONS_DIR "/etc/rutile/sessions.d"
 #define PROFILE	     ".conf"
@@ -153,7 +154,9 @@ static int status_one(const char *name)
 		return 3;
 	}
 	stopped = !r->meta->running;
-	dead = rut_output_drains(&r->meta->output) && !rut_session_consumer_alive(r->meta);
+	/* One that drains the rings, or keeps what is not the kernel's. */
+	dead = rut_output_drains(&r->meta->output) ? !rut_session_consumer_alive(r->meta)
+						   : r->meta->holder && !rut_holder_alive(r->meta);
 	printf("%-20s %s\n", name,
 	       dead	 ? "its process has exited"
 	       : stopped ? "stopped"

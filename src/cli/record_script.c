@@ -189,7 +189,7 @@ struct rut_script_session *rut_cli_record_script_beside(struct rut_companion *re
 	rut_session_dir(dir, sizeof(dir), session);
 	rc = rut_script_session_open(&s, dir, &err);
 	if (rc && rc != -ENOENT)
-		rut_warn("%s: the snapshot is without its output", err.msg);
+		rut_warn("%s: the trace is without its output", err.msg);
 	if (s)
 		*ret_beside = rut_script_session_companion(s);
 	return s;

@@ -372,6 +372,12 @@ int rut_script_tracer_new(struct rut_script_tracer **ret, struct rut_script_prog
 	rc = tracer_new(t, err);
 	if (!rc)
 		rc = attach_all(t, err);
+	/* The workers of a server, too, which alone may have the application. */
+	if (!rc && !p->opts.child) {
+		int n = rut_tracer_poll(t->tracer, 0, err);
+
+		rc = n < 0 ? n : 0;
+	}
 	if (!rc)
 		rc = settle(t, err);
 	if (!rc)

@@ -62,6 +62,12 @@ int rut_script_session_reopen(struct rut_script_session *s, const char *dir, str
  */
 struct rut_companion rut_script_session_companion(struct rut_script_session *s);
 
+/*
+ * The same for another process than the session's, of a flight recorder's script that it has
+ * opened: from what the journal holds on, and the maps at the end. It runs no probe.
+ */
+struct rut_companion rut_script_session_reader(struct rut_script_session *s);
+
 /* Prints what it has printed and what its maps hold. */
 int rut_script_session_show(struct rut_script_session *s, FILE *out, bool json,
 			    struct rut_err *err);

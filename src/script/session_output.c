@@ -231,6 +231,39 @@ static void side_pause(void *arg, bool pause)
 	rut_script_session_rubies_pause(s, pause);
 }
 
+/* ---- Beside the session ---- */
+
+static int read_open(void *arg, const char *dir, const struct rut_trace_clock *clock,
+		     struct rut_err *err)
+{
+	struct rut_script_session *s = arg;
+	int rc = s->journal.counters ? 0 : rut_script_journal_open(&s->journal, s->p, err);
+
+	if (rc)
+		return rc;
+	s->journal.pos = rut_script_journal_oldest(&s->journal);
+	return begin_trace(s, dir, clock, err);
+}
+
+static int read_step(void *arg, struct rut_err *err)
+{
+	struct rut_script_session *s = arg;
+	int rc = s->trace ? read_journal(s, true, err) : 0;
+
+	return rc || !s->trace ? rc : rut_script_trace_flush(s->trace, err);
+}
+
+static int read_close(void *arg, uint64_t end_ns, struct rut_err *err)
+{
+	return end_trace(arg, end_ns, false, err);
+}
+
+struct rut_companion rut_script_session_reader(struct rut_script_session *s)
+{
+	return (struct rut_companion){
+		.open = read_open, .step = read_step, .close = read_close, .arg = s};
+}
+
 struct rut_companion rut_script_session_companion(struct rut_script_session *s)
 {
 	return (struct rut_companion){.open = side_open,

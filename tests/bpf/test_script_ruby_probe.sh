@@ -228,6 +228,31 @@ deferred_hits_are_those_that_trap() {
   grep -qx '@any\[true\]: 103000' out
 }
 
+# A server whose workers alone have the application.
+methods_of_children_are_known() {
+  mkfifo to
+  "$ruby" -e '$stdout.sync = true; pids = Array.new(2) { fork { eval "class Order; def total = nil; end"; puts "here"; sleep 0.02 until File.exist?("go"); 70.times { Order.new.total } } }
+    pids.each { |c| Process.wait(c) }; puts "over"; $stdin.gets' <to >said & pid=$!
+  trap clean_up EXIT
+  exec 8>to
+  t_wait grep_count 2 '^here$' said
+  # A child that is younger may be about to execute another program, and is attached to later.
+  sleep 2.2
+  begin 'ruby:Order#total { @[pid] = count(); }'
+  : >go
+  t_wait grep -qx over said
+  finish
+  exec 8>&-
+  wait "$pid"
+  pid=''
+  not grep -q 'no method is' err
+  grep_count 2 '^@\[[0-9]*\]: 70$' out
+}
+
+grep_count() {
+  [ "$(grep -c "$2" "$3")" = "$1" ]
+}
+
 # What is deferred counts before a probe that traps ends the script.
 exit_in_another_probe_loses_no_hit() {
   mkfifo to
@@ -374,6 +399,7 @@ t_case "deferred hits are those that trap, also when the ring is full and proces
 t_case "the thread and the time of deferred hits are those of the calls" threads_and_times_of_deferred_hits
 t_case "what deferred hits print is in order of time with all other output" what_deferred_hits_print_is_in_order
 t_case "hits wait until they are printed, and those without room count" hits_wait_until_they_are_printed
+t_case "methods that only children of the process have are known" methods_of_children_are_known
 t_case "exit() in another probe loses no hit" exit_in_another_probe_loses_no_hit
 t_case "pid is that of the process that was hit, in PID namespaces too" pids_are_those_of_hits
 t_case "two scripts count each its own" two_scripts_count_each_its_own

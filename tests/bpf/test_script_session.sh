@@ -71,6 +71,29 @@ a_stopped_session_counts_nothing_and_goes_on_later() {
   "$RUTILE" destroy ${S}s
 }
 
+# What it has printed before, prints meanwhile, and counts: as `show` prints it afterwards.
+attach_has_what_the_script_prints() {
+  counting
+  "$RUTILE" start ${S}t --flight -e syscall:openat --script count.bt
+  opens 3
+  "$RUTILE" attach ${S}t -o trace 2>said & local attach=$!
+  t_wait grep -q "following '${S}t' into 'trace'" said
+  opens 4
+  kill -INT "$attach"
+  wait "$attach"
+  "$RUTILE" show ${S}t >shown
+  [ "$(grep -c '^open pid=' shown)" = 7 ]
+  script_events trace >events
+  sed -n 's/^begins n=1$/begins n = 1/p; s/^open pid=\(.*\) file=\(.*\)$/open pid = \1, file = "\2"/p' shown >expected
+  printf '%s\n' '@number value = 7' '@opens key = "counted", value = 7' >>expected
+  diff expected events
+  [ "$(babeltrace2 trace | grep -c "syscall_entry_openat.*filename = \"$T/the-file\"")" = 7 ]
+  # The session goes on.
+  opens 1
+  "$RUTILE" show ${S}t | grep -qx '@number: 8'
+  "$RUTILE" destroy ${S}t
+}
+
 # Killed at one of its last system calls, of which each pins a program, or behind all of them.
 a_killed_start_records_nothing() {
   command -v strace >/dev/null || t_skip "no strace"
@@ -305,7 +328,7 @@ a_script_that_cannot_be_opened_costs_no_events() {
   asks 1
   rm /sys/fs/bpf/rutile/${S}o/script_map0
   "$RUTILE" snapshot ${S}o -o snap 2>err
-  grep -q 'the maps of the session are not those of its script.*: the snapshot is without its output' err
+  grep -q 'the maps of the session are not those of its script.*: the trace is without its output' err
   babeltrace2 snap >events
   grep -q syscall_entry_getpgid events
   [ ! -e snap/script ]
@@ -490,6 +513,7 @@ t_case "a flight recorder runs a script without a process" a_flight_recorder_run
 t_case "a stopped session counts nothing and can be resumed" a_stopped_session_counts_nothing_and_goes_on_later
 t_case "a session with many probes counts nothing from its stop on, and each event once when it goes on" many_probes_stop_at_once
 t_case "a resume that fails leaves the session stopped" a_resume_that_fails_stops_the_session
+t_case "attach has what the script prints and counts" attach_has_what_the_script_prints
 t_case "a start that is killed while it resumes a session records nothing, and can be repeated" a_killed_start_records_nothing
 t_case "the journal keeps the latest" the_journal_keeps_the_latest
 t_case "a session that writes has the script in its trace" a_session_that_writes_has_the_script_in_its_trace
@@ -605,6 +629,36 @@ ruby_in_a_recording() {
   end_rubies
 }
 t_case "a session that writes has probes of Ruby" ruby_in_a_recording
+
+ruby_in_the_service() {
+  mkdir none scripts
+  ruby_script
+  mv ruby.bt scripts/${S}sv.bt
+  printf 'options = --flight --script-target %sprog.rb -o %s\n' "$S" "'$T/at the end'" >scripts/${S}sv.conf
+  rubies 300 1
+  "$RUTILE" service check --dir none --scripts scripts | grep -qx "${S}sv *ok"
+  "$RUTILE" service start --dir none --scripts scripts
+  t_wait all_have_agents
+  sleep 0.3
+  : >go
+  t_wait all_have_counted
+  t_wait shows ${S}sv
+  "$RUTILE" service status --dir none --scripts scripts | grep -qx "${S}sv *records"
+  # Without its process it has no probes of Ruby.
+  kill -9 "$("$RUTILE" status ${S}sv | sed -n 's/^process *\([0-9]*\),.*/\1/p')"
+  t_wait none_has_a_table
+  rc=0
+  "$RUTILE" service status --dir none --scripts scripts >status || rc=$?
+  [ "$rc" = 3 ]
+  grep -qx "${S}sv *its process has exited" status
+  "$RUTILE" service restart --dir none --scripts scripts ${S}sv
+  t_wait all_have_agents
+  "$RUTILE" service status --dir none --scripts scripts | grep -qx "${S}sv *records"
+  "$RUTILE" service stop --dir none --scripts scripts
+  t_wait none_has_a_table
+  end_rubies
+}
+t_case "the service starts scripts with probes of Ruby, and says when their process has ended" ruby_in_the_service
 
 killed_holder() {
   ruby_script
