@@ -710,7 +710,7 @@ held_ruby() {
   ruby_script
   mkdir logs
   rubies 1000 0
-  RUTILE_LOG_DIR=$T/logs "$RUTILE" start ${S}hr -o trace --buffer 512K -e syscall:getpgid --context procname --script ruby.bt \
+  RUTILE_LOG_DIR=$T/logs "$RUTILE" start ${S}hr -o trace --buffer 512K -e syscall:getpgid --procname "asks-$$" --context procname --script ruby.bt \
     --script-target ${S}prog.rb --script-target ${S}held.rb 2>said
   t_wait all_have_agents
   cp "$SRC/tests/bpf/held.rb" "./${S}held.rb"
