@@ -154,6 +154,19 @@ static const struct rut_culprit *first_culprit(const struct rut_an_node *n, enum
 	return NULL;
 }
 
+/* Its name, and whether it accounts for less than half of what is known. */
+static void put_holder(struct rut_buf *out, const struct rut_an_node *n,
+		       const struct rut_culprit *c)
+{
+	int64_t known = 0;
+
+	for (uint32_t i = 0; i < n->n_who; i++)
+		known += n->who[i].ns;
+	put_culprit(out, c);
+	if (c->ns * 2 < known)
+		rut_buf_puts(out, " and others");
+}
+
 /* ", while burn (812) had the CPU": the thread or process that was waited for. */
 static void put_who(struct rut_buf *out, enum rut_place place, const struct rut_an_node *n,
 		    int64_t own_tid)
@@ -170,14 +183,16 @@ static void put_who(struct rut_buf *out, enum rut_place place, const struct rut_
 			best = p;
 	}
 	switch (place) {
+	case RUT_PLACE_SLEEP: /* its time was over; they belong to other waits in the same call */
+		return;
 	case RUT_PLACE_RUNQ:
 		rut_buf_puts(out, " that ");
-		put_culprit(out, c);
+		put_holder(out, n, c);
 		rut_buf_puts(out, " used");
 		return;
 	case RUT_PLACE_GVL:
 		rut_buf_puts(out, " that ");
-		put_culprit(out, c);
+		put_holder(out, n, c);
 		rut_buf_puts(out, " held");
 		return;
 	case RUT_PLACE_DISK:

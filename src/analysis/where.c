@@ -173,6 +173,9 @@ static enum rut_place blocked_place(struct rut_where *w, struct rut_where_thread
 		return RUT_PLACE_GVL;
 	if (t->block != RUT_PLACE_LOCK)
 		return t->block;
+	/* It slept, whatever the others computed meanwhile: it had the GVL, and none woke it. */
+	if (t->timed && t->had_gvl && !t->woken_by && !t->asks_again)
+		return RUT_PLACE_SLEEP;
 	if (t->ruby && !w->has_gvl &&
 	    busy_until(rut_an_where_process(w, t->thread), now_ns) - t->others_ns >= ns / 2 &&
 	    (t->timed || gave_gvl(w, t)))
@@ -280,8 +283,10 @@ static void switch_out(struct rut_where *w, struct rut_where_thread *t,
 	rut_an_where_touch(w, t, h->ts_ns, true);
 	t->call = t->what = NULL;
 	tell(w, t, in_ns, h->ts_ns, RUT_PLACE_RUBY, h->cpu);
-	if (in_ns != RUT_NO_TIME)
+	if (in_ns != RUT_NO_TIME) {
 		t->computed_ns += h->ts_ns - in_ns;
+		t->after_ns += h->ts_ns - (in_ns > t->freed_ns ? in_ns : t->freed_ns);
+	}
 	t->out_ns = h->ts_ns;
 	t->at = runs ? AT_QUEUE : AT_BLOCKED;
 	t->by = t->woken_by = 0;
@@ -429,6 +434,12 @@ static bool ends_wait(const struct rut_where_thread *t, const struct rut_thread 
 	const char *call = by->syscall ? by->syscall->name : NULL;
 	bool kills = call && strstr(call, "kill");
 
+	/* The timer's interrupt comes in any call of any thread, a futex is released by one of its
+	 * own. */
+	if (t->call && !strncmp(t->call, "futex", 5))
+		return by->pid == t->thread->pid ? !call || !strncmp(call, "futex", 5) || kills ||
+							   by->exiting || !strncmp(call, "exit", 4)
+						 : call && (!strncmp(call, "futex", 5) || kills);
 	if (t->block != RUT_PLACE_NET && t->block != RUT_PLACE_PIPE)
 		return true;
 	if (!call || rut_an_state_sends(call))
@@ -544,6 +555,9 @@ static void on_ruby_event(void *arg, const void *data)
 	if (!t)
 		return;
 	t->ruby = true;
+	/* What Ruby reports, it reports with the GVL. */
+	if (h->what < RUT_RUBY_GVL_WAIT)
+		t->ran_ns = h->ts_ns;
 	if (h->what < RUT_RUBY_GC_ENTER)
 		return;
 	rut_an_where_touch(w, t, h->ts_ns, true);

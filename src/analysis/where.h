@@ -81,6 +81,11 @@ struct rut_where_thread {
 	uint8_t call_place;	 /* where it would wait in the current system call */
 	int64_t expires_ns;	 /* then its poll() is over; 0: never, or not known */
 	bool in_gc, gvl, timed;	 /* timed: the wait for a futex has a timeout */
+	bool had_gvl;		 /* timed, and it ran Ruby when it began to wait */
+	bool frees;		 /* Ruby may give the GVL away for the current system call */
+	int64_t freed_ns;	 /* when it returned from such a call last */
+	int64_t after_ns;	 /* on CPUs since then, until it left the CPU last */
+	int64_t ran_ns;		 /* of its last event of Ruby that needs the GVL */
 	bool ruby;		 /* it made Ruby events */
 	bool child;		 /* asked for a child's end in vain just now */
 	int cpu;		 /* that it is on, or was on last; -1: none */

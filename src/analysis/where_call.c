@@ -330,6 +330,7 @@ static enum rut_place select_place(struct rut_where *w, struct rut_where_thread 
 /* ---- Entry and exit ---- */
 
 #define FUTEX_CMD(op) ((op)&127)
+#define COMPUTES_NS   2000000 /* less than Ruby lets a thread run while others wait */
 enum { FUTEX_WAIT_ = 0, FUTEX_LOCK_PI_ = 6, FUTEX_WAIT_BITSET_ = 9 };
 
 const char *rut_an_peer_name(struct rut_state *st, const struct rut_ctf_event *ev,
@@ -435,6 +436,19 @@ static void enter_poll(struct rut_where *w, struct rut_where_thread *t, const st
 	t->call_place = limited ? RUT_PLACE_SLEEP : t->child ? RUT_PLACE_CHILD : RUT_PLACE_LOCK;
 }
 
+/*
+ * Whether it runs Ruby: it made an event since it returned from a call for which Ruby gives the GVL
+ * away, after which it had to ask for it. One that has computed for long may have to give it away
+ * to others, and waits for it then.
+ */
+static bool has_gvl(const struct rut_where_thread *t, int64_t now_ns)
+{
+	int64_t since_ns = t->freed_ns > t->out_ns ? t->freed_ns : t->out_ns;
+
+	return t->ruby && t->ran_ns > t->freed_ns && t->out_ns != RUT_NO_TIME &&
+	       t->after_ns + now_ns - since_ns < COMPUTES_NS;
+}
+
 void rut_an_where_call_entry(struct rut_where *w, struct rut_where_thread *t,
 			     const struct rut_hook_syscall *h)
 {
@@ -446,7 +460,9 @@ void rut_an_where_call_entry(struct rut_where *w, struct rut_where_thread *t,
 
 	t->call_place = r ? r->place : RUT_PLACE_OTHER;
 	t->call_what = NULL;
-	t->timed = t->asks_again = false;
+	t->timed = t->asks_again = t->had_gvl = false;
+	t->frees = t->call_place != RUT_PLACE_OTHER ||
+		   !strcmp(plain_name(h->info->name), "sched_yield");
 	t->expires_ns = 0;
 	switch (r ? r->how : HOW_PLAIN) {
 	case HOW_FD:
@@ -480,8 +496,10 @@ void rut_an_where_call_entry(struct rut_where *w, struct rut_where_thread *t,
 		break;
 	case HOW_FUTEX:
 		op = FUTEX_CMD(rut_ctf_u64(h->ev, &d->op));
+		t->frees = op == FUTEX_WAIT_ || op == FUTEX_WAIT_BITSET_ || op == FUTEX_LOCK_PI_;
 		t->timed = rut_ctf_u64(h->ev, &d->timeout) != 0 &&
 			   (op == FUTEX_WAIT_ || op == FUTEX_WAIT_BITSET_);
+		t->had_gvl = t->timed && has_gvl(t, h->ts_ns);
 		break;
 	case HOW_CONNECT:
 		enter_connect(w, t, d, h->ev);
@@ -525,6 +543,11 @@ void rut_an_where_call_exit(struct rut_where *w, struct rut_where_thread *t,
 {
 	const char *name = plain_name(h->info->name);
 
+	if (t->frees) {
+		t->freed_ns = h->ts_ns;
+		t->after_ns = 0;
+	}
+	t->frees = false;
 	if (!strcmp(name, "wait4"))
 		t->child = h->has_ret && h->ret == 0;
 	if (t->asked && h->has_ret && (!strcmp(name, "fcntl") || !strcmp(name, "flock")))

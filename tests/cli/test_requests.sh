@@ -325,7 +325,38 @@ TRACE
 assert parts(rows("requests")[0]).get("gvl") == 3700, parts(rows("requests")[0])'
 }
 
+# Before Ruby 3.2: a thread sleeps while another one computes. The timer's interrupt comes while `find` is in a system call, or exits.
+known_sleep() {
+  for end in '3_500 0 syscall_entry_read fd=3 buf=1 count=1' '3_500 0 syscall_entry_exit_group error_code=0
+3_600 0 sched_process_exit comm=find tid=50 prio=20'; do
+    rm -rf trace
+    mk <<TRACE
+$NAMES
+200 1 sched_switch prev_comm=swapper/1 prev_tid=0 prev_prio=20 prev_state=0 next_comm=puma next_tid=12 next_prio=20
+300 7 ruby:switch tid=12 fiber=2
+$(in_ 500 0)
+550 0 syscall_entry_ppoll nfds=0
+560 0 syscall_exit_ppoll ret=1
+600 7 ruby:switch tid=11 fiber=1
+1_000 7 ruby:call method=0
+1_300 0 syscall_entry_futex uaddr=99 op=137 utime=1
+$(out 1_310 0 1)
+2_000 0 sched_switch $IDLE next_comm=find next_tid=50 next_prio=20
+$end
+4_000 0 sched_waking comm=puma tid=11 prio=20 target_cpu=0
+4_010 0 sched_switch prev_comm=find prev_tid=50 prev_prio=20 prev_state=256 next_comm=puma next_tid=11 next_prio=20
+4_020 0 syscall_exit_futex ret=-110
+4_500 7 ruby:return method=0
+TRACE
+    run --request 'Shop#*' --slowest 1 --explain --mi | json '
+r = rows("slow-requests")[0]
+assert parts(r).get("sleep") == 2690 and not {"gvl", "lock"} & set(parts(r)), parts(r)
+assert "us went by sleeping, and" in r["explanation"], r["explanation"]'
+  done
+}
+
 t_case 'a request is divided into its parts' known_parts
+t_case 'a sleep is one while others compute and exit, too' known_sleep
 t_case 'a wait for the GVL is one when its holder was preempted, too' known_gvl
 t_case 'a fiber is not charged with the time of another' known_fibers
 t_case 'requests have routes, errors, layers; those that have not ended are listed' known_requests
