@@ -137,6 +137,7 @@ static int set_collector(const struct rut_cmd *cmd, struct rut_record_opts *o, c
 	if (strlen(value) >= sizeof(o->output.to))
 		return bad_value(cmd, "collector", value);
 	snprintf(o->output.to, sizeof(o->output.to), "%s", value);
+	o->ruby.grows = !url.nats;
 	return 0;
 }
 

@@ -204,6 +204,7 @@ static int source_start(struct rut_record_ruby *r, struct rut_record_ruby_source
 					   .slow_ns = s->kinds & (K(CALL) | K(RETURN)) ? r->slow_ns
 										       : 0,
 					   .overwrite = r->flight,
+					   .grows = r->grows,
 					   .counts = r->counts,
 					   .ring_bytes = r->ring_bytes};
 	struct rut_targets *targets = calloc(1, sizeof(*targets));
@@ -480,9 +481,31 @@ static int change(void *arg, bool add, const char *what, struct rut_err *err)
 	return add ? add_source(arg, what, err) : remove_sources(arg, what, err);
 }
 
+static uint64_t complete(void *arg)
+{
+	const struct rut_record_ruby *r = arg;
+	uint64_t least = UINT64_MAX;
+
+	for (size_t i = 0; i < r->count; i++) {
+		uint64_t ns = r->sources[i].tracer
+				      ? rut_tracer_record_complete(r->sources[i].tracer)
+				      : UINT64_MAX;
+
+		least = ns < least ? ns : least;
+	}
+	return least;
+}
+
 struct rut_companion rut_cli_record_ruby_companion(struct rut_record_ruby *r)
 {
-	return (struct rut_companion){open_dir, step, close_dir, snapshot, pause_all, change, r};
+	return (struct rut_companion){.open = open_dir,
+				      .step = step,
+				      .close = close_dir,
+				      .snapshot = snapshot,
+				      .pause = pause_all,
+				      .change = change,
+				      .complete = complete,
+				      .arg = r};
 }
 
 bool rut_cli_record_ruby_over(const struct rut_record_ruby *r)

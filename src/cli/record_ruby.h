@@ -27,6 +27,7 @@ struct rut_record_ruby {
 	bool try_newer;				  /* processes with an unreleased Ruby, too */
 	char **command;				  /* borrowed; NULL: none is started */
 	bool wait;				  /* for targets that are not there yet */
+	bool grows;  /* the metadata may only be continued, since a relay daemon gets it */
 	bool counts; /* packets say how many events they have, for a sender that drops them */
 	bool flight;
 	uint64_t ring_bytes;

@@ -97,23 +97,34 @@ static int64_t follow_lag_ns(const struct rut_ctf_reader *r)
 	return r->opts.follow_lag_ns ? r->opts.follow_lag_ns : 1000000000;
 }
 
+/* Follow: all of the stream was read, and its file has not grown for that long. */
+static bool is_silent(const struct rut_ctf_reader *r, const struct rut_cursor *c, uint64_t now_ns)
+{
+	uint64_t since = c->s->grown_ns > r->opened_ns ? c->s->grown_ns : r->opened_ns;
+
+	return c->done && now_ns - since >= (uint64_t)follow_lag_ns(r);
+}
+
 /*
- * Follow: the time up to which all streams are known, by the ends of the packets that were opened;
- * a stream that lags too far behind is not waited for.
+ * Follow: the time up to which all streams are known, by the ends of the packets that were opened.
+ * A stream that lags too far behind is not waited for. How far the others are cannot always tell:
+ * they may wait for it themselves, so one in which nothing comes is not waited for either.
  */
 static void set_watermark(struct rut_ctf_reader *r)
 {
 	int64_t lag = follow_lag_ns(r);
 	int64_t least = INT64_MAX, most = INT64_MIN;
+	const uint64_t now_ns = rut_now_ns();
 
 	for (size_t i = 0; i < r->n_cursors; i++) {
 		const struct rut_cursor *c = r->cursors[i];
 		int64_t end = c->info.pub.has_end ? c->info.pub.end_ns : c->last_ns;
 
-		least = end < least ? end : least;
 		most = end > most ? end : most;
+		if (end < least && !is_silent(r, c, now_ns))
+			least = end;
 	}
-	if (r->quiet)
+	if (r->quiet || least == INT64_MAX)
 		least = most;
 	else if (most != INT64_MIN && least < most - lag)
 		least = most - lag;
@@ -448,7 +459,7 @@ int rut_ctf_reader_new(struct rut_ctf_reader **ret, struct rut_ctf_set *set,
 	/* Files that still grow, or are freed as they are read, cannot be read ahead. */
 	r->opts.ahead = r->opts.ahead && !r->opts.follow && !set->opts.consume;
 	r->watermark_ns = INT64_MIN;
-	r->grown_ns = rut_now_ns();
+	r->grown_ns = r->opened_ns = rut_now_ns();
 	r->mark_ns = INT64_MAX;
 	if (r->opts.follow && (rc = rut_set_refresh_metadata(set, err)) < 0) {
 		rut_ctf_reader_free(r);

@@ -40,6 +40,7 @@ struct rut_ctf_reader {
 	bool started;
 	bool fresh;	      /* the heap's root was not given out yet */
 	int64_t watermark_ns; /* follow: events after it wait */
+	uint64_t opened_ns;   /* follow: when the reader was made */
 	uint64_t grown_ns;    /* follow: when the trace grew last, in CLOCK_MONOTONIC */
 	bool quiet;	      /* follow: it has not grown for a while, and nothing waits */
 	int64_t mark_ns;

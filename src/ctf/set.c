@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/log.h"
 
 enum { MAX_DIR_DEPTH = 32 };
@@ -306,6 +307,7 @@ static int refresh_file(struct rut_ctf_set *set, struct rut_set_stream *s, struc
 	set->bytes += map.size - f->map.size;
 	rut_ctf_file_unmap(&f->map);
 	f->map = map;
+	s->grown_ns = rut_now_ns();
 	return 1;
 }
 

@@ -38,6 +38,7 @@ struct rut_set_stream {
 	struct rut_set_mark *marks; /* owned */
 	size_t n_marks;
 	uint64_t mark_stride, mark_skip;
+	uint64_t grown_ns; /* when its file was found to have grown, CLOCK_MONOTONIC; 0: never */
 };
 
 struct rut_ctf_set {

@@ -24,10 +24,13 @@
 #include "ruby/record_out.h"
 #include "ruby/rows.h"
 #include "ruby/table.h"
+#include "ruby/record_grow.h"
 #include "ruby/record_meta.h"
 
 #define FLUSH_NS    1000000000ull /* a packet that does not fill up is written after that */
 #define DESCRIBE_NS 5000000000ull /* the metadata gets new names that often */
+#define GROW_NS	    1000000000ull /* the same where it grows */
+#define SLACK_NS    10000000ull	  /* a producer may be interrupted between its clock and its slot */
 #define NAMES_BYTES (1u << 20)	  /* of a packet of names */
 
 /* A stream's file: whole packets at every moment. */
@@ -55,6 +58,13 @@ struct rut_record_out {
 	uint64_t rows_ns;      /* later rows came after that */
 	struct rut_buf labels; /* of the enumeration in the metadata */
 	uint32_t described;    /* rows that the metadata names */
+	/* Where the metadata grows: all of it, how many bytes of labels are in it, the generations.
+	 */
+	struct rut_buf text;
+	size_t labelled;
+	struct rut_record_generations generations;
+	unsigned char *copy;  /* of a packet */
+	uint64_t complete_ns; /* earlier records are all there */
 	uint64_t described_ns;
 };
 
@@ -135,6 +145,21 @@ static uint64_t lost_of(const struct rut_record_out *o, const struct rut_ring *r
 	return __atomic_load_n(&r->ctl->lost, __ATOMIC_RELAXED) - o->lost_before;
 }
 
+/* A copy of the packet whose records have the numbers of their generations; NULL: no memory. */
+static const unsigned char *renumbered(struct rut_record_out *o, const struct rut_ring *r,
+				       const unsigned char *packet, size_t content)
+{
+	const size_t head = sizeof(struct rut_packet);
+
+	if (!o->copy)
+		o->copy = malloc(r->subbuf_size);
+	if (!o->copy)
+		return NULL;
+	memcpy(o->copy, packet, content);
+	rut_record_renumber(o->copy + head, content - head, &o->generations);
+	return o->copy;
+}
+
 /* `packet`, of so many records: in the ring, or a copy that does not change. */
 static int append_events(struct rut_tracer *t, struct rut_record_out *o, const struct rut_ring *r,
 			 const unsigned char *packet, uint64_t records)
@@ -149,6 +174,11 @@ static int append_events(struct rut_tracer *t, struct rut_record_out *o, const s
 	if (head.magic != RUT_CTF_PACKET_MAGIC || content < sizeof(head) ||
 	    content > r->subbuf_size)
 		return 0; /* the process wrote over it */
+	if (t->config.grows) {
+		packet = renumbered(o, r, packet, content);
+		if (!packet)
+			return -ENOMEM;
+	}
 	head.stream_id = RUT_RECORD_STREAM;
 	head.events_discarded -= o->lost_before;
 	/* The stream begins with the trace, whenever its first record comes. */
@@ -226,27 +256,63 @@ static int write_names(struct rut_tracer *t, struct rut_tracee *p, struct rut_re
 }
 
 /* The file is replaced whole: readers have the old one or the new one. */
-static int describe(struct rut_record_out *o)
+static int write_metadata(const struct rut_record_out *o, const struct rut_buf *b)
 {
 	static const char hidden[] = ".metadata", name[] = "metadata";
-	_cleanup_buf_ struct rut_buf b = RUT_BUF_INIT;
-	struct rut_record_about about = {o->pid, o->uuid, o->clock_offset_ns, o->ruby_version};
 	_cleanup_close_ int fd = -1;
 	int rc;
 
-	rut_record_metadata(&b, &about, &o->labels);
-	if (b.failed)
+	if (b->failed)
 		return -ENOMEM;
 	fd = openat(o->dir_fd, hidden, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0666);
 	if (fd < 0)
 		return -errno;
-	rc = rut_file_write(fd, b.data, b.len);
+	rc = rut_file_write(fd, b->data, b->len);
 	if (!rc && renameat(o->dir_fd, hidden, o->dir_fd, name))
 		rc = -errno;
-	if (rc) {
+	if (rc)
 		unlinkat(o->dir_fd, hidden, 0);
-		return rc;
+	return rc;
+}
+
+/* Adds a generation of names to metadata that is only continued. */
+static int grow(const struct rut_tracer *t, struct rut_record_out *o)
+{
+	const uint32_t several = 1u << RUT_KIND_REQUEST | 1u << RUT_KIND_ALLOC_SAMPLE;
+	const uint32_t number = (uint32_t)o->generations.n;
+	const size_t before = o->text.len;
+	int rc;
+
+	rut_record_metadata_more(&o->text, number, &o->labels, o->labelled,
+				 t->config.kinds & several);
+	rc = write_metadata(o, &o->text);
+	if (!rc)
+		rc = rut_record_generations_add(&o->generations, o->rows);
+	if (rc && !o->text.failed)
+		o->text.len = before;
+	if (!rc)
+		o->labelled = o->labels.len;
+	return rc;
+}
+
+static int describe(const struct rut_tracer *t, struct rut_record_out *o)
+{
+	struct rut_record_about about = {o->pid, o->uuid, o->clock_offset_ns, o->ruby_version};
+	int rc;
+
+	if (t->config.grows && o->generations.n) {
+		rc = grow(t, o);
+	} else {
+		rut_buf_clear(&o->text);
+		rut_record_metadata(&o->text, &about, &o->labels);
+		rc = write_metadata(o, &o->text);
+		if (!rc && t->config.grows)
+			rc = rut_record_generations_add(&o->generations, 0);
+		if (!t->config.grows)
+			rut_buf_fini(&o->text);
 	}
+	if (rc)
+		return rc;
 	o->described = o->rows;
 	o->described_ns = rut_ring_clock();
 	return 0;
@@ -262,11 +328,14 @@ static void out_free(struct rut_record_out *o)
 	rut_closep(&o->names.fd);
 	rut_closep(&o->dir_fd);
 	rut_buf_fini(&o->labels);
+	rut_buf_fini(&o->text);
+	free(o->generations.ends);
+	free(o->copy);
 	free(o->path);
 	free(o);
 }
 
-static int open_files(struct rut_record_out *o, const char *dir)
+static int open_files(const struct rut_tracer *t, struct rut_record_out *o, const char *dir)
 {
 	char path[PATH_MAX], name[32];
 	int rc;
@@ -281,7 +350,7 @@ static int open_files(struct rut_record_out *o, const char *dir)
 	o->dir_fd = open(path, O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 	if (o->dir_fd < 0)
 		return -errno;
-	rc = describe(o);
+	rc = describe(t, o);
 	if (rc)
 		return rc;
 	o->events.fd = openat(o->dir_fd, "events", O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
@@ -314,8 +383,8 @@ static void discard(struct rut_record_out *o)
 }
 
 /* Makes DIR/ruby-PID. Its streams begin with the trace. */
-static int out_new(struct rut_record_out **ret, const struct rut_tracee *p, const char *dir,
-		   const struct rut_trace_clock *clock)
+static int out_new(const struct rut_tracer *t, struct rut_record_out **ret,
+		   const struct rut_tracee *p, const char *dir, const struct rut_trace_clock *clock)
 {
 	struct rut_record_out *o = calloc(1, sizeof(*o));
 	int rc;
@@ -339,7 +408,7 @@ static int out_new(struct rut_record_out **ret, const struct rut_tracee *p, cons
 	}
 	if (getrandom(o->uuid, sizeof(o->uuid), 0) < 0)
 		memcpy(o->uuid, &clock->begin_ns, sizeof(clock->begin_ns));
-	rc = open_files(o, dir);
+	rc = open_files(t, o, dir);
 	if (!rc)
 		rc = append_empty(o, &o->names, RUT_RECORD_NAMES_STREAM, clock->begin_ns, 0);
 	if (rc) {
@@ -350,7 +419,14 @@ static int out_new(struct rut_record_out **ret, const struct rut_tracee *p, cons
 	return 0;
 }
 
-static int move_packets(struct rut_tracer *t, const struct rut_tracee *p)
+/* Where the packets end that are finished now. */
+static uint64_t finished_to(const struct rut_ring *r)
+{
+	return __atomic_load_n(&r->ctl->pos, __ATOMIC_ACQUIRE) & ~(r->subbuf_size - 1);
+}
+
+/* Those before `end`. */
+static int move_packets(struct rut_tracer *t, const struct rut_tracee *p, uint64_t end)
 {
 	const struct rut_ring *r = rut_events_ring(p);
 	struct rut_record_out *o = p->out;
@@ -358,7 +434,7 @@ static int move_packets(struct rut_tracer *t, const struct rut_tracee *p)
 	uint32_t n = 0;
 
 	/* No more than it can hold: what it says of its positions may be untrue. */
-	while (n++ < r->count && (packet = rut_ring_next(r, &o->pos))) {
+	while (n++ < r->count && o->pos < end && (packet = rut_ring_next(r, &o->pos))) {
 		uint64_t records = rut_ring_packet_records(r, o->pos);
 		int rc = append_events(t, o, r, packet, records);
 
@@ -388,6 +464,39 @@ static int write_allocated(struct rut_tracee *p, struct rut_record_out *o)
 	return flush_names(o, &b, o->names.last_ns, o->names.last_ns);
 }
 
+/*
+ * Where the metadata grows: moves the packets that are finished now, once it has the names that
+ * they use. New names wait a little for others, unless the ring fills or `all` is to be written.
+ */
+static int move_named(struct rut_tracer *t, struct rut_tracee *p, bool all)
+{
+	struct rut_record_out *o = p->out;
+	const struct rut_ring *r = rut_events_ring(p);
+	const uint64_t end = finished_to(r), size = (uint64_t)r->count << r->shift;
+	const uint64_t age_ns = rut_ring_clock() - o->described_ns;
+	const size_t n = o->generations.n;
+	int rc = write_names(t, p, o);
+
+	if (!rc && o->described != o->rows && n <= RUT_RECORD_GENERATIONS) {
+		if (!all && n > 1 && age_ns < (n < 512 ? GROW_NS : 4 * GROW_NS) &&
+		    end - o->pos < size / 2)
+			return 0;
+		if (n == RUT_RECORD_GENERATIONS)
+			rut_warn("process %d has new methods all the time: those from here on have "
+				 "no names at the collector until the trace is rotated",
+				 (int)p->pid);
+		rc = describe(t, o);
+	}
+	if (!rc)
+		rc = move_packets(t, p, end);
+	if (!rc && o->pos >= end) {
+		o->complete_ns = o->flushed_ns - SLACK_NS;
+		if (o->rows_ns < o->complete_ns)
+			o->complete_ns = o->rows_ns;
+	}
+	return rc;
+}
+
 /* Writes all that the ring and the table still have. */
 static int complete(struct rut_tracer *t, struct rut_tracee *p)
 {
@@ -395,13 +504,13 @@ static int complete(struct rut_tracer *t, struct rut_tracee *p)
 	int rc;
 
 	rut_ring_flush(rut_events_ring(p));
-	rc = move_packets(t, p);
-	if (!rc)
+	rc = t->config.grows ? move_named(t, p, true) : move_packets(t, p, UINT64_MAX);
+	if (!rc && !t->config.grows)
 		rc = write_names(t, p, o);
 	if (!rc)
 		rc = write_allocated(p, o);
-	if (!rc && o->described != o->rows)
-		rc = describe(o);
+	if (!rc && !t->config.grows && o->described != o->rows)
+		rc = describe(t, o);
 	o->lost = lost_of(o, rut_events_ring(p));
 	return rc;
 }
@@ -432,6 +541,7 @@ static int retire(struct rut_tracer *t, struct rut_tracee *p)
 	rut_closep(&p->out->names.fd);
 	rut_closep(&p->out->dir_fd);
 	rut_buf_fini(&p->out->labels);
+	rut_buf_fini(&p->out->text);
 	p->out = NULL;
 	return 0;
 }
@@ -454,6 +564,27 @@ void rut_record_close(struct rut_tracee *p)
 	p->out = NULL;
 }
 
+/*
+ * When the streams of a process begin: with the trace. A live viewer is further and takes nothing
+ * older, so there it is with the process's first record; nothing is shown beyond that yet.
+ */
+static struct rut_trace_clock begin_of(const struct rut_tracer *t, const struct rut_ring *r)
+{
+	struct rut_trace_clock clock = t->record.clock;
+	uint64_t pos = __atomic_load_n(&r->ctl->consumed, __ATOMIC_ACQUIRE), ns = rut_ring_clock();
+	struct rut_packet first;
+
+	if (!t->config.grows)
+		return clock;
+	rut_ring_flush(r);
+	if (pos < finished_to(r)) {
+		memcpy(&first, rut_ring_subbuf(r, pos), sizeof(first));
+		ns = first.timestamp_begin < ns ? first.timestamp_begin : ns;
+	}
+	clock.begin_ns = ns > clock.begin_ns ? ns : clock.begin_ns;
+	return clock;
+}
+
 static int round_of(struct rut_tracer *t, struct rut_tracee *p)
 {
 	const struct rut_ring *r = rut_events_ring(p);
@@ -462,7 +593,9 @@ static int round_of(struct rut_tracer *t, struct rut_tracee *p)
 	int rc = 0;
 
 	if (!o) {
-		rc = out_new(&o, p, t->record.dir, &t->record.clock);
+		const struct rut_trace_clock clock = begin_of(t, r);
+
+		rc = out_new(t, &o, p, t->record.dir, &clock);
 		if (rc || !o)
 			return rc;
 		p->out = o;
@@ -475,11 +608,13 @@ static int round_of(struct rut_tracer *t, struct rut_tracee *p)
 		rut_ring_flush(r);
 		o->flushed_ns = now;
 	}
-	rc = move_packets(t, p);
+	if (t->config.grows)
+		return move_named(t, p, false);
+	rc = move_packets(t, p, UINT64_MAX);
 	if (!rc)
 		rc = write_names(t, p, o);
 	if (!rc && o->described != o->rows && now - o->described_ns >= DESCRIBE_NS)
-		rc = describe(o);
+		rc = describe(t, o);
 	return rc;
 }
 
@@ -612,7 +747,7 @@ static int snapshot_of(struct rut_tracer *t, struct rut_tracee *p, const char *d
 		if (first->timestamp_begin > own.begin_ns && first->timestamp_begin < end_ns)
 			own.begin_ns = first->timestamp_begin;
 	}
-	rc = out_new(&o, p, dir, &own);
+	rc = out_new(t, &o, p, dir, &own);
 	if (!rc)
 		rc = copy_ring(t, p, o, buf);
 	if (!rc)
@@ -623,7 +758,7 @@ static int snapshot_of(struct rut_tracer *t, struct rut_tracee *p, const char *d
 	if (!rc)
 		rc = append_empty(o, &o->names, RUT_RECORD_NAMES_STREAM, end_ns, 0);
 	if (!rc)
-		rc = describe(o);
+		rc = describe(t, o);
 	out_free(o);
 	return rc;
 }
@@ -640,6 +775,16 @@ int rut_tracer_record_snapshot(struct rut_tracer *t, const char *dir,
 			return rut_err_errno(err, -rc, "cannot write to '%s'", dir);
 	}
 	return 0;
+}
+
+uint64_t rut_tracer_record_complete(const struct rut_tracer *t)
+{
+	uint64_t ns = UINT64_MAX;
+
+	for (size_t i = 0; i < t->count; i++)
+		if (t->tracees[i]->out && t->tracees[i]->out->complete_ns < ns)
+			ns = t->tracees[i]->out->complete_ns;
+	return ns;
 }
 
 void rut_tracer_record_totals(const struct rut_tracer *t, struct rut_record_totals *ret)

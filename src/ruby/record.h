@@ -46,6 +46,12 @@ struct rut_record_allocs {
 /* Removes the directory `name` of a process from a trace in the directory `parent`. */
 void rut_record_remove(int parent, const char *name);
 
+/*
+ * Where the metadata grows (config.grows): all records before that are in the files of the traced
+ * processes; UINT64_MAX: no process is traced.
+ */
+uint64_t rut_tracer_record_complete(const struct rut_tracer *t);
+
 struct rut_record_totals {
 	uint64_t events, bytes, packets; /* written */
 	uint64_t lost;			 /* events that did not fit into a ring */

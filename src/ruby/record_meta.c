@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "ruby/record_meta.h"
 
+#include <stdbool.h>
 #include <string.h>
 
 #include "agent/abi.h"
@@ -9,17 +10,56 @@
 #include "ring/ring.h"
 #include "ring/tsdl.h"
 #include "ruby/record.h"
+#include "ruby/record_grow.h"
 #include "ruby/tracer.h"
 
 #define NAME_ID	     1
 #define ALLOCATED_ID 2
 
-static void event(struct rut_buf *b, unsigned id, const char *name, const char *fields)
+/* Which event classes are described: those of a generation, with its enumerations. */
+struct classes {
+	struct rut_buf *b;
+	uint32_t generation;
+	bool several; /* also those of events with several names */
+};
+
+/* The type of a method in the fields of a later generation: of one name, or of several at once. */
+static void put_fields(const struct classes *c, const char *fields, bool several)
 {
-	rut_buf_printf(b,
+	static const char type[] = "method_t";
+
+	for (const char *at; c->generation && (at = strstr(fields, type));
+	     fields = at + sizeof(type) - 1) {
+		rut_buf_add(c->b, fields, (size_t)(at - fields));
+		rut_buf_printf(c->b, "method%s_%u_t", several ? "s" : "", c->generation);
+	}
+	rut_buf_puts(c->b, fields);
+}
+
+static void describe(const struct classes *c, unsigned id, const char *name, const char *fields,
+		     bool several)
+{
+	/* The others have no names. */
+	if (c->generation && (!strstr(fields, "method_t") || (several && !c->several)))
+		return;
+	rut_buf_printf(c->b,
 		       "event {\n\tname = \"ruby:%s\";\n\tid = %u;\n\tstream_id = %d;\n"
-		       "\tfields := struct {\n%s\t};\n};\n\n",
-		       name, id, RUT_RECORD_STREAM, fields);
+		       "\tfields := struct {\n",
+		       name, id + c->generation * RUT_RECORD_IDS, RUT_RECORD_STREAM);
+	put_fields(c, fields, several);
+	rut_buf_puts(c->b, "\t};\n};\n\n");
+}
+
+static void event(const struct classes *c, unsigned id, const char *name, const char *fields)
+{
+	describe(c, id, name, fields, false);
+}
+
+/* An event with several names, which may be of several generations. */
+static void event_of_names(const struct classes *c, unsigned id, const char *name,
+			   const char *fields)
+{
+	describe(c, id, name, fields, true);
 }
 
 #define METHOD "\t\tmethod_t _method;\n"
@@ -34,51 +74,58 @@ static void event(struct rut_buf *b, unsigned id, const char *name, const char *
 #define SPAN	   "\t\tmethod_t _layer;\n" METHOD
 #define DEPTH	   "\t\tuint16_t _depth;\n"
 
-static void events(struct rut_buf *b)
+static void events(const struct classes *c)
 {
-	event(b, RUT_RECORD_SWITCH, "switch", TID "\t\tuint32_t _fiber;\n");
-	event(b, RUT_RECORD_CALL, "call", METHOD);
-	event(b, RUT_RECORD_RETURN, "return", METHOD);
-	event(b, RUT_RECORD_C_CALL, "c_call", METHOD);
-	event(b, RUT_RECORD_C_RETURN, "c_return", METHOD);
-	event(b, RUT_RECORD_LINE, "line", METHOD "\t\tuint32_t _line;\n");
-	event(b, RUT_RECORD_RAISE, "raise", SITE);
-	event(b, RUT_RECORD_RESCUE, "rescue", SITE);
-	event(b, RUT_RECORD_ALLOC, "alloc", SITE "\t\tuint32_t _bytes;\n");
-	event(b, RUT_RECORD_SLOW_CALL, "slow_call", METHOD "\t\tuint64_t _ago;\n");
-	event(b, RUT_RECORD_ALLOC_SAMPLE, "alloc_sample",
-	      SITE "\t\tuint32_t _bytes;\n\t\tuint32_t _weight;\n"
-		   "\t\tuint32_t __stack_length;\n\t\tmethod_t _stack[ __stack_length ];\n");
-	event(b, RUT_RECORD_GC_START, "gc_start", GC);
-	event(b, RUT_RECORD_GC_MARK_END, "gc_mark_end", "");
-	event(b, RUT_RECORD_GC_SWEEP_END, "gc_sweep_end", GC);
-	event(b, RUT_RECORD_GC_ENTER, "gc_enter", "");
-	event(b, RUT_RECORD_GC_EXIT, "gc_exit", "");
-	event(b, RUT_RECORD_THREAD_START, "thread_start", TID);
-	event(b, RUT_RECORD_THREAD_EXIT, "thread_exit", TID);
-	event(b, RUT_RECORD_GVL_WAIT, "gvl_wait", TID);
-	event(b, RUT_RECORD_GVL_HAVE, "gvl_have", TID);
-	event(b, RUT_RECORD_GVL_RELEASE, "gvl_release", TID);
-	event(b, RUT_RECORD_REQUEST_BEGIN, "request_begin",
-	      REQUEST TEXT("verb") TEXT("path") TEXT("traceparent") TEXT("x_request_id"));
-	event(b, RUT_RECORD_REQUEST_END, "request_end",
-	      REQUEST "\t\tuint16_t _status;\n\t\tint64_t _bytes;\n" TEXT("verb") TEXT("path")
-		      TEXT("route") TEXT("traceparent") TEXT("x_request_id") TEXT("error"));
-	event(b, RUT_RECORD_SPAN_BEGIN, "span_begin",
-	      SPAN "\t\tmethod_t _caller;\n" DEPTH TEXT("detail"));
-	event(b, RUT_RECORD_SPAN_END, "span_end", SPAN DEPTH TEXT("detail") TEXT("error"));
+	event(c, RUT_RECORD_SWITCH, "switch", TID "\t\tuint32_t _fiber;\n");
+	event(c, RUT_RECORD_CALL, "call", METHOD);
+	event(c, RUT_RECORD_RETURN, "return", METHOD);
+	event(c, RUT_RECORD_C_CALL, "c_call", METHOD);
+	event(c, RUT_RECORD_C_RETURN, "c_return", METHOD);
+	event(c, RUT_RECORD_LINE, "line", METHOD "\t\tuint32_t _line;\n");
+	event(c, RUT_RECORD_RAISE, "raise", SITE);
+	event(c, RUT_RECORD_RESCUE, "rescue", SITE);
+	event(c, RUT_RECORD_ALLOC, "alloc", SITE "\t\tuint32_t _bytes;\n");
+	event(c, RUT_RECORD_SLOW_CALL, "slow_call", METHOD "\t\tuint64_t _ago;\n");
+	event_of_names(c, RUT_RECORD_ALLOC_SAMPLE, "alloc_sample",
+		       SITE
+		       "\t\tuint32_t _bytes;\n\t\tuint32_t _weight;\n"
+		       "\t\tuint32_t __stack_length;\n\t\tmethod_t _stack[ __stack_length ];\n");
+	event(c, RUT_RECORD_GC_START, "gc_start", GC);
+	event(c, RUT_RECORD_GC_MARK_END, "gc_mark_end", "");
+	event(c, RUT_RECORD_GC_SWEEP_END, "gc_sweep_end", GC);
+	event(c, RUT_RECORD_GC_ENTER, "gc_enter", "");
+	event(c, RUT_RECORD_GC_EXIT, "gc_exit", "");
+	event(c, RUT_RECORD_THREAD_START, "thread_start", TID);
+	event(c, RUT_RECORD_THREAD_EXIT, "thread_exit", TID);
+	event(c, RUT_RECORD_GVL_WAIT, "gvl_wait", TID);
+	event(c, RUT_RECORD_GVL_HAVE, "gvl_have", TID);
+	event(c, RUT_RECORD_GVL_RELEASE, "gvl_release", TID);
+	event_of_names(c, RUT_RECORD_REQUEST_BEGIN, "request_begin",
+		       REQUEST TEXT("verb") TEXT("path") TEXT("traceparent") TEXT("x_request_id"));
+	event_of_names(c, RUT_RECORD_REQUEST_END, "request_end",
+		       REQUEST "\t\tuint16_t _status;\n\t\tint64_t _bytes;\n" TEXT("verb")
+			       TEXT("path") TEXT("route") TEXT("traceparent") TEXT("x_request_id")
+				       TEXT("error"));
+	event_of_names(c, RUT_RECORD_SPAN_BEGIN, "span_begin",
+		       SPAN "\t\tmethod_t _caller;\n" DEPTH TEXT("detail"));
+	event_of_names(c, RUT_RECORD_SPAN_END, "span_end", SPAN DEPTH TEXT("detail") TEXT("error"));
+}
+
+/* In ascending order: readers find labels faster. No row has the last number. */
+static void labels_of(struct rut_buf *b, const struct rut_buf *labels, size_t done)
+{
+	rut_buf_puts(b, "typealias enum : uint32_t {");
+	if (labels->len > done + 1)
+		rut_buf_add(b, labels->data + done + 1, labels->len - done - 1);
+	rut_buf_printf(b, "%s\n\t\"?\" = 4294967295\n}", labels->len > done + 1 ? "," : "");
 }
 
 static void enumerations(struct rut_buf *b, const struct rut_buf *labels)
 {
 	unsigned n = 0;
 
-	/* In ascending order: readers find labels faster. No row has the last number. */
-	rut_buf_puts(b, "typealias enum : uint32_t {");
-	if (labels->len > 1)
-		rut_buf_add(b, labels->data + 1, labels->len - 1);
-	rut_buf_printf(b, "%s\n\t\"?\" = 4294967295", labels->len > 1 ? "," : "");
-	rut_buf_puts(b, "\n} := method_t;\n\ntypealias enum : uint8_t { minor");
+	labels_of(b, labels, 0);
+	rut_buf_puts(b, " := method_t;\n\ntypealias enum : uint8_t { minor");
 #define F(name) rut_buf_puts(b, ", " #name);
 	RUT_RECORD_GC_MAJORS(F)
 #undef F
@@ -108,7 +155,7 @@ void rut_record_metadata(struct rut_buf *b, const struct rut_record_about *about
 		       "\tpacket.context := struct packet_context;\n};\n\n",
 		       RUT_RECORD_NAMES_STREAM);
 	enumerations(b, labels);
-	events(b);
+	events(&(struct classes){.b = b});
 	rut_buf_printf(b,
 		       "event {\n\tname = \"ruby:method\";\n\tid = %d;\n\tstream_id = %d;\n"
 		       "\tfields := struct {\n\t\tuint32_t _id;\n\t\tuint32_t _line;\n"
@@ -118,8 +165,20 @@ void rut_record_metadata(struct rut_buf *b, const struct rut_record_about *about
 	rut_buf_printf(b,
 		       "\nevent {\n\tname = \"ruby:allocated\";\n\tid = %d;\n\tstream_id = %d;\n"
 		       "\tfields := struct {\n\t\tuint64_t _objects;\n\t\tuint64_t _bytes;\n"
-		       "\t\tuint64_t _internal;\n\t};\n};\n",
+		       "\t\tuint64_t _internal;\n\t};\n};\n\n",
 		       ALLOCATED_ID, RUT_RECORD_NAMES_STREAM);
+}
+
+void rut_record_metadata_more(struct rut_buf *b, uint32_t generation, const struct rut_buf *labels,
+			      size_t done, bool several)
+{
+	labels_of(b, labels, done);
+	rut_buf_printf(b, " := method_%u_t;\n\n", generation);
+	if (several) {
+		labels_of(b, labels, 0);
+		rut_buf_printf(b, " := methods_%u_t;\n\n", generation);
+	}
+	events(&(struct classes){b, generation, several});
 }
 
 /* Names are another process's: what would end the string, or the line, is replaced. */

@@ -3,6 +3,8 @@
 #ifndef RUT_RUBY_RECORD_META_H
 #define RUT_RUBY_RECORD_META_H
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -25,6 +27,13 @@ struct rut_record_about {
  */
 void rut_record_metadata(struct rut_buf *b, const struct rut_record_about *about,
 			 const struct rut_buf *labels);
+
+/*
+ * A further generation of names, behind that (record_grow.h): `labels` has `done` bytes of earlier
+ * ones. `several`: there are events with several names.
+ */
+void rut_record_metadata_more(struct rut_buf *b, uint32_t generation, const struct rut_buf *labels,
+			      size_t done, bool several);
 
 /* Adds "Order#total" = 5. */
 void rut_record_label(struct rut_buf *labels, uint32_t number, const struct rut_ruby_row *row);

@@ -94,6 +94,7 @@ struct rut_tracer_config {
 	uint32_t kinds;	    /* bits of enum rut_agent_kind (agent/abi.h) */
 	const char *sample; /* RUT_KIND_ALLOC_SAMPLE: "1000" objects or "64k" bytes; borrowed */
 	bool overwrite;	    /* a flight recorder: the rings keep the newest */
+	bool grows;	    /* the metadata is only continued (record_grow.h) */
 	bool counts;	    /* packets say how many events they have (ring/append.h) */
 	bool sql_values;    /* of requests: SQL as it is, not masked */
 	const char *layers; /* of requests: rut_layers_encode(); borrowed until rut_tracer_new() */

@@ -34,6 +34,11 @@ struct rut_companion {
 	 * --ruby). Returns 0 or -errno.
 	 */
 	int (*change)(void *arg, bool add, const char *what, struct rut_err *err);
+	/*
+	 * After a round: all its records before that are in the files, CLOCK_MONOTONIC. NULL: those
+	 * before the last flush of the kernel's rings.
+	 */
+	uint64_t (*complete)(void *arg);
 	void *arg;
 };
 

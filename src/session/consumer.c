@@ -486,10 +486,18 @@ int rut_consumer_send(struct rut_consumer *c, struct rut_err *err)
 /* What is in the files now may be sent; records before `complete_ns` are all there. */
 static int offer(struct rut_consumer *c, uint64_t complete_ns, struct rut_err *err)
 {
+	uint64_t beside_ns = UINT64_MAX;
 	int rc;
 
 	if (!c->sender)
 		return 0;
+	for (size_t i = 0; i < c->ncompanions; i++)
+		if (c->companions[i].complete) {
+			uint64_t ns = c->companions[i].complete(c->companions[i].arg);
+
+			beside_ns = ns < beside_ns ? ns : beside_ns;
+		}
+	rut_sender_beside(c->sender, beside_ns);
 	rc = rut_sender_step(c->sender, c->writer.path, c->clock.begin_ns, complete_ns, err);
 	__atomic_store_n(&c->recorder->meta->dropped, rut_sender_dropped(c->sender, &c->dropping),
 			 __ATOMIC_RELAXED);

@@ -387,7 +387,7 @@ static int64_t round_trip(struct rut_sender *s, struct rut_err *err)
 {
 	struct batch b = {0};
 	struct rut_chunk *c, *cleared, *before;
-	uint64_t complete_ns;
+	uint64_t complete_ns, beside_ns;
 	bool closed;
 	int rc = 0;
 
@@ -396,6 +396,7 @@ static int64_t round_trip(struct rut_sender *s, struct rut_err *err)
 	closed = c && c->closed;
 	cleared = find_cleared(s, &before);
 	complete_ns = s->complete_ns;
+	beside_ns = s->beside_ns < complete_ns ? s->beside_ns : complete_ns;
 	pthread_mutex_unlock(&s->lock);
 	if (!c) {
 		s->ended = s->ending;
@@ -409,7 +410,7 @@ static int64_t round_trip(struct rut_sender *s, struct rut_err *err)
 	if (!rc)
 		rc = send_files(s, c, &b, err);
 	if (!rc && !b.packets && !closed && s->link->idle)
-		s->link->idle(s, complete_ns);
+		s->link->idle(s, complete_ns, beside_ns);
 	if (!rc)
 		rc = s->link->confirm(s, err);
 	if (rc)

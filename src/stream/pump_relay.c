@@ -386,19 +386,22 @@ static int confirm(struct rut_sender *s, struct rut_err *err)
 }
 
 /* Idle streams: nothing will come that is older. */
-static void send_beacons(struct rut_sender *s, uint64_t complete_ns)
+static void send_beacons(struct rut_sender *s, uint64_t complete_ns, uint64_t beside_ns)
 {
-	uint64_t now = rut_now_ns();
+	uint64_t now = rut_now_ns(), n = 0;
 
 	if (now - s->beacon_ns < BEACON_NS)
 		return;
 	s->beacon_ns = now;
 	/* Each has a time of its own: viewers warn of messages that they cannot order. */
-	for (struct rut_stream_out *o = s->streams; o; o = o->next, complete_ns++)
-		if (o->open && !o->metadata && o->net_seq && complete_ns > o->now.last_ns) {
-			rut_relay_beacon(s->relay, o->handle, o->head.stream_id, complete_ns);
-			o->now.last_ns = complete_ns;
+	for (struct rut_stream_out *o = s->streams; o; o = o->next, n++) {
+		uint64_t ns = (strncmp(o->part, "ruby-", 5) ? complete_ns : beside_ns) + n;
+
+		if (o->open && !o->metadata && o->net_seq && ns > o->now.last_ns) {
+			rut_relay_beacon(s->relay, o->handle, o->head.stream_id, ns);
+			o->now.last_ns = ns;
 		}
+	}
 }
 
 /* Every CPU's stream covers the whole time of the chunk. */

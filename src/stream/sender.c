@@ -84,6 +84,7 @@ int rut_sender_new(struct rut_sender **ret, const struct rut_sender_conf *conf, 
 	/* What was sent is not dropped: most of what is waiting must not have been. */
 	s->batch = s->drop_oldest && s->limit / 4 < BATCH_BYTES ? s->limit / 4 : BATCH_BYTES;
 	s->ncpus = conf->ncpus;
+	s->beside_ns = UINT64_MAX;
 	memcpy(s->packet_uuid, conf->uuid, sizeof(s->packet_uuid));
 	pthread_mutex_init(&s->lock, NULL);
 	pthread_cond_init(&s->wake, NULL);
@@ -245,6 +246,13 @@ void rut_sender_end_stream(struct rut_sender *s, int stream, uint64_t end_ns)
 	set_lock(s, true);
 	if (f)
 		f->end_ns = end_ns;
+	set_lock(s, false);
+}
+
+void rut_sender_beside(struct rut_sender *s, uint64_t ns)
+{
+	set_lock(s, true);
+	s->beside_ns = ns;
 	set_lock(s, false);
 }
 

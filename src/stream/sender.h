@@ -95,6 +95,9 @@ int rut_sender_start(struct rut_sender *s, struct rut_err *err);
 int rut_sender_step(struct rut_sender *s, const char *dir, uint64_t begin_ns, uint64_t complete_ns,
 		    struct rut_err *err);
 
+/* Before a step: of directories of processes (ruby-PID) each record before `ns` is in the files. */
+void rut_sender_beside(struct rut_sender *s, uint64_t ns);
+
 /*
  * The present directory is no longer wanted, once a step names the next one. What was not sent of
  * it is dropped; the collector deletes what it has of it. Returns 0, or -ENOTSUP when the collector

@@ -49,8 +49,8 @@ struct rut_sender_link {
 	int (*update)(struct rut_sender *s, struct rut_chunk *c, struct rut_err *err);
 	/* Sends the packet at f->sent, with this header. 1: its stream is not open yet. */
 	int (*packet)(struct rut_sender *s, struct rut_stream_file *f, struct rut_packet *p);
-	/* Nothing is to be sent; all records before that time were. NULL: not wanted. */
-	void (*idle)(struct rut_sender *s, uint64_t complete_ns);
+	/* Nothing is to be sent; all records before these times were. NULL: not wanted. */
+	void (*idle)(struct rut_sender *s, uint64_t complete_ns, uint64_t beside_ns);
 	/* Waits until the collector has what was sent. */
 	int (*confirm)(struct rut_sender *s, struct rut_err *err);
 	/* The chunk was sent; `next` follows, or, NULL, the session's end. */
@@ -93,8 +93,8 @@ struct rut_sender {
 	pthread_cond_t wake;
 	struct rut_chunk *chunks; /* oldest first; owned */
 	struct rut_held_pool pool;
-	uint64_t complete_ns;
-	uint64_t waiting; /* bytes; read without the lock */
+	uint64_t complete_ns, beside_ns; /* of the kernel; of processes, at most the former */
+	uint64_t waiting;		 /* bytes; read without the lock */
 	/* Of `waiting`: sent but not confirmed. The thread writes it; atomic, without the lock. */
 	uint64_t in_flight;
 	bool dropping; /* packets were dropped, and the collector has not caught up yet */

@@ -160,6 +160,131 @@ for i in range(700): os.getsid(0)"
   wait "$2"
 }
 
+# ruby_app: methods that are defined while it runs, and a child; each step waits for its file. Its pid in $app.
+ruby_app() {
+  cat >app.rb <<'RUBY'
+class Early; def go; end; end
+early = Early.new
+wait = ->(name) { until File.exist?(name) do early.go; sleep 0.01 end }
+wait.("step1")
+eval("class Later; def come; end; end", nil, __FILE__, 1)
+later = Later.new
+1000.times { later.come }
+wait.("step2")
+200.times do |i|
+  many = Object.const_set("Many#{i}", Class.new)
+  many.class_eval("def m#{i}; end", __FILE__, __LINE__)
+  3.times { many.new.send("m#{i}") }
+  sleep 0.01
+end
+pid = fork do
+  eval("class Kid; def grow; end; end", nil, __FILE__, 1)
+  500.times { Kid.new.grow }
+  sleep 2
+end
+Process.wait pid
+wait.("step3")
+flood = Integer(ENV["FLOOD"] || 0)
+flood.times { early.go }
+File.write("flooded", "")
+wait.("step4")
+RUBY
+  ruby --disable-gems app.rb &
+  app=$!
+}
+# named FILE NAME N: so many calls and returns of these methods are in it.
+named() {
+  [ "$(grep -c "ruby:call: .*method = ( \"$2.*\" : container = [0-9]* )" "$1")" = "$3" ] &&
+    [ "$(grep -c "ruby:return: .*method = ( \"$2.*\" : container = [0-9]* )" "$1")" = "$3" ]
+}
+# names KIDS VIEWER...: what a viewer prints while methods appear, with their names; and what is stored then.
+names() {
+  "${@:2}" >live 2>live.err &
+  viewer=$!
+  touch step1
+  t_wait named live 'Later#come' 1000
+  touch step2
+  t_wait named live 'Many' 600
+  t_wait named live 'Kid#grow' "$1"
+  touch step3 step4
+  wait $app
+  "$RUTILE" destroy $S
+  wait $viewer || { cat live.err; return 1; }
+  babeltrace2 "$(stored $S)" >stored.txt 2>stored.err
+  for f in live stored.txt; do
+    not grep -q 'unknown' $f
+    named $f 'Later#come' 1000
+    named $f 'Many' 600
+  done
+  named stored.txt 'Kid#grow' 500
+  [ "$(grep -o '"Many[0-9]*#m[0-9]*"' stored.txt | sort -u | wc -l)" = 200 ]
+  [ ! -s stored.err ] || { cat stored.err; return 1; }
+}
+need_ruby() {
+  command -v ruby >/dev/null || t_skip "no ruby"
+}
+test_ruby_names() {
+  need_bpf
+  need_ruby
+  p=$(free_port)
+  relay "$p"
+  ruby_app
+  "$RUTILE" start $S --to "relay://127.0.0.1:$p" -e sched_process_fork --ruby "$app:call,return"
+  streams() { [ -n "$(find out -name events -size +0)" ]; }
+  t_wait streams
+  names 500 babeltrace2 -i lttng-live "net://127.0.0.1:$((p + 2))/host/$(uname -n)/$S"
+  [ ! -s live.err ] || { cat live.err; return 1; }
+  end_relay
+}
+# rutile's viewer shows the processes that are there when it begins.
+test_ruby_names_collect() {
+  need_bpf
+  need_ruby
+  p=$(free_port)
+  "$RUTILE" collect --listen "127.0.0.1:$p" --live ":$((p + 2))" out 2>>collect.log &
+  echo $! >"$t_root/relay"
+  t_wait listens "$((p + 2))"
+  ruby_app
+  "$RUTILE" start $S --to "relay://127.0.0.1:$p" -e sched_process_fork --ruby "$app:call,return"
+  streams() { [ -n "$(find out -name events -size +0)" ]; }
+  t_wait streams
+  names 0 "$RUTILE" view --live "relay://127.0.0.1:$((p + 2))/$(uname -n)/$S"
+  not grep -q 'backwards' live.err
+  end_relay
+}
+# With --loss oldest packets of Ruby's events are dropped and counted, and the names remain.
+test_ruby_oldest() {
+  need_bpf
+  need_ruby
+  p=$(free_port)
+  relay "$p"
+  export FLOOD=300000
+  ruby_app
+  "$RUTILE" start $S --to "relay://127.0.0.1:$p" -e sched_process_fork --ruby "$app:call,return" --spool 1M --loss oldest
+  touch step1 step2
+  streams() { [ -n "$(find out -name events -size +0)" ]; }
+  t_wait streams
+  kill -STOP "$(cat "$t_root/relay")"
+  touch step3
+  t_wait test -e flooded
+  drops() { grep -q 'does not keep up: the oldest packets are dropped' "$RUTILE_LOG_DIR/$S.log"; }
+  t_wait drops
+  kill -CONT "$(cat "$t_root/relay")"
+  touch step4
+  wait $app
+  "$RUTILE" destroy $S
+  end_relay
+  babeltrace2 "$(stored $S)" >stored.txt 2>lost.txt
+  lost=$(sed -n 's/.*Tracer discarded \([0-9]*\) event.*/\1/p' lost.txt | awk '{ n += $1 } END { print n }')
+  there=$(grep -c 'ruby:\(call\|return\): .*"Early#go"' stored.txt)
+  echo "$there there, $lost lost"
+  [ "$lost" -gt 100000 ]
+  # Those that waited for a file, and what else was dropped, are few.
+  [ $((there + lost)) -ge 600000 ]
+  [ $((there + lost)) -le 612000 ]
+  not grep -q unknown stored.txt
+}
+
 # A viewer that is there from the begin sees every event while it is recorded.
 test_live() {
   need_bpf
@@ -726,6 +851,9 @@ t_case "every version of the protocol" test_versions
 t_case "lttng-relayd stores the same events as a local directory" test_store
 t_case "without a local directory nothing is written here" test_alone
 t_case "a live viewer at lttng-relayd sees all events, and those of added classes" test_live
+t_case "names of Ruby methods that are defined later are seen live at lttng-relayd" test_ruby_names
+t_case "and at rutile collect, by rutile's viewer" test_ruby_names_collect
+t_case "with --loss oldest Ruby's events are dropped and counted, names are not" test_ruby_oldest
 t_case "each directory of a session is a chunk at lttng-relayd" test_rotate
 t_case "clear empties what lttng-relayd has stored" test_clear
 t_case "clear empties what rutile collect has stored" test_collect_clear
