@@ -10,7 +10,8 @@
  * packets from there on, and the packets' numbers have a gap, so every reader sees what is missing.
  *
  * Only packets that say how many records they have are dropped: names of methods, which later
- * events need, do not. The last packet of a file stays, as its end may still be moved.
+ * events need, do not. The first packet of a file stays, since readers count losses from packet to
+ * packet, and the last one, as its end may still be moved.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -41,7 +42,7 @@ static bool find_oldest(struct rut_stream_file *f)
 		whole = (off_t)(f->oldest.packet_size / 8);
 		if (f->drop_at + whole >= f->size)
 			return false;
-		f->known = f->drop_at >= f->claimed &&
+		f->known = f->drop_at && f->drop_at >= f->claimed &&
 			   rut_packet_read_foot(f->fd, &f->oldest, f->drop_at, RUT_PACKET_COUNTED,
 						&f->oldest_records);
 		if (f->known)

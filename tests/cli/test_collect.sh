@@ -256,6 +256,8 @@ readers_say() {
   python3 "$SRC/tests/cli/dropped_numbers.py" in/dir 1000 "$end" 80000 "$@" >got || { cat got feed.log; return 1; }
   cat got
   grep -q " $dropped missing, discarded $dropped," got
+  # With several traces, rutile also counts what the later ones say of the time before them.
+  [ -z "$*" ] || return 0
   "$RUTILE" stat --json in/dir 2>/dev/null | python3 -c "import json, sys; print(json.load(sys.stdin)['discarded'])" | grep -qx "$dropped"
 }
 test_oldest() {
