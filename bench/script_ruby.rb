@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # For bench/script_ruby.py. "below DEPTH": calls getpriority(), which nothing else does, in Order#wait below that many frames until it is killed. "calls": for
 # each line of standard input prints the nanoseconds of CPU time that calls of Order#total, Order#other and an own loop take,
-# the least of 12 times 100,000; "return": with a value.
+# the least of 12 times 100,000.
 class Order
   def total(id) = nil
   def other(id) = nil
