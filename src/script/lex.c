@@ -285,6 +285,10 @@ struct rut_span rut_lex_probe(struct rut_lexer *l)
 	for (; l->pos < l->src->len; l->pos++) {
 		char c = at(l, 0);
 
+		if (quoted && c == '\\' && l->pos + 1 < l->src->len) {
+			l->pos++;
+			continue;
+		}
 		if (c == '"')
 			quoted = !quoted;
 		if (quoted)

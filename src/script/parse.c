@@ -336,15 +336,20 @@ struct rut_node *rut_p_block(struct rut_parser *p)
 
 /* Probes */
 
-/* The text of a name with $1 and its like replaced, without quotes. */
+/* The text of a name with $1 and its like replaced, without quotes but those that are escaped. */
 static const char *spec_text(struct rut_parser *p, struct rut_span span)
 {
 	_cleanup_buf_ struct rut_buf out = RUT_BUF_INIT;
 	const char *s = p->lex.src->text + span.pos, *end = s + span.len;
 	const char *ret;
+	bool quoted = false;
 
 	while (s < end) {
-		if (*s == '$' && s + 1 < end && isdigit((unsigned char)s[1])) {
+		quoted ^= *s == '"';
+		if (quoted && *s == '\\' && s + 1 < end && (s[1] == '"' || s[1] == '\\')) {
+			rut_buf_putc(&out, s[1]);
+			s += 2;
+		} else if (*s == '$' && s + 1 < end && isdigit((unsigned char)s[1])) {
 			size_t i = 0;
 
 			for (s++; s < end && isdigit((unsigned char)*s) && i < 100000; s++)

@@ -124,6 +124,9 @@ static int each_binary(struct rut_resolve *r, const char *name, binary_fn fn, si
 	char path[512];
 	int rc;
 
+	/* The process of -c has not begun: it has no files of its own yet. */
+	if (r->prog->opts.child && strchr(name, '/') && strpbrk(name, "*?["))
+		return each_glob(r, name, fn, found);
 	if (!*name || (r->prog->opts.pid && strpbrk(name, "*?["))) {
 		if (!r->prog->opts.pid)
 			return rut_probe_error(r,

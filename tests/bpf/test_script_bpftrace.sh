@@ -139,6 +139,25 @@ END
   grep -q "double and int64 cannot be compared" err
 }
 
+# Files by a pattern that the command of -c will have, and names of static tracepoints with quotes.
+patterns_and_quotes() {
+  cat >quoted.c <<'END'
+#define PROBE(name) __asm__ volatile("990: nop\n.pushsection .note.stapsdt,\"\",\"note\"\n.balign 4\n.4byte 992f-991f, 994f-993f, 3\n" \
+  "991: .asciz \"stapsdt\"\n992: .balign 4\n993: .8byte 990b, 0, 0\n.asciz \"rut\"\n.asciz " name "\n.asciz \"\"\n994: .balign 4\n.popsection\n")
+__attribute__((noinline)) void step(void) { PROBE("\"plain\""); PROBE("\"\\\"in quotes\\\"\""); }
+int main(void)
+{
+	for (int i = 0; i < 7; i++)
+		step();
+}
+END
+  cc -O1 quoted.c -o quoted
+  "$RUTILE" run -q -c ./quoted -e 'uprobe:./quo*:step { @u = count(); } usdt:./quo*::plain { @p = count(); }
+    usdt:./quoted:rut:"\"in quotes\"" { @q = count(); }' >out 2>err
+  cat out err
+  for m in u p q; do grep -qx "@$m: 7" out; done
+}
+
 what_is_never_reached_is_said() {
   "$RUTILE" run -q -e 'begin { @a = 1; exit(); @b = 2; }' >out 2>err
   grep -q '^stdin:1:.*: warning: this is never reached: the statement before leaves' err
@@ -215,6 +234,7 @@ t_case "debugf() writes into the kernel's trace" debugf_writes_the_kernels_trace
 t_case "pointers that are declared" declared_pointers
 t_case "places in files without functions, and behind functions" places_in_files
 t_case "numbers with decimals" decimals
+t_case "files by a pattern, and quotes in names" patterns_and_quotes
 t_case "what is never reached is said" what_is_never_reached_is_said
 t_case "errors in macros" errors_in_macros
 t_case "what -c has started" the_command_of_c
