@@ -253,6 +253,64 @@ grep_count() {
   [ "$(grep -c "$2" "$3")" = "$1" ]
 }
 
+# get FROM TO: requests, each of 50 of the application's 1,000 methods.
+get() {
+  "$ruby" -rnet/http -e 'ARGV[1].to_i.upto(ARGV[2].to_i) { |i| Net::HTTP.get(URI("http://127.0.0.1:#{ARGV[0]}/#{i}")) }' "$port" "$1" "$2"
+}
+
+workers_are() {
+  [ "$(pgrep -cP "$pid")" = 2 ] && [ "$(grep -c "phase: $1" puma.out)" = 2 ]
+}
+
+# A cluster of Puma that replaces its workers, one of which is killed besides. Each worker writes down how many calls it has counted.
+a_server_of_a_thousand_methods() {
+  "$ruby" -S puma --version >/dev/null 2>&1 || t_skip "no puma"
+  cat >config.ru <<'END'
+class Shop
+  NAMES = Array.new(1000) { |i| :"m#{i}" }
+  LOCK = Mutex.new
+  @calls = 0
+  class << self; attr_accessor :calls; end
+  NAMES.each { |name| class_eval "def #{name}(x) = (Shop.calls += 1; x)" }
+
+  def call(env)
+    n = env['PATH_INFO'][/\d+/].to_i * 50
+    LOCK.synchronize do
+      50.times { |k| send(NAMES[(n + k) % 1000], k) }
+      File.write("calls.#{$$}.new", Shop.calls)
+      File.rename("calls.#{$$}.new", "calls.#{$$}")
+    end
+    [200, {}, ["#{$$}\n"]]
+  end
+end
+run Shop.new
+END
+  port=$("$ruby" -rsocket -e 'puts TCPServer.new("127.0.0.1", 0).addr[1]')
+  "$ruby" -S puma -w 2 -t 2:2 -b "tcp://127.0.0.1:$port" config.ru >puma.out 2>&1 & pid=$!
+  trap clean_up EXIT
+  t_wait workers_are 0
+  sleep 2.2
+  begin 'ruby:Shop#m* { @calls[pid] = count(); @by[method, tid > 0] = count(); @n = count(); }'
+  get 1 60
+  kill -USR1 "$pid"
+  t_wait workers_are 1
+  get 61 120
+  kill -KILL "$(pgrep -P "$pid" | head -n 1)"
+  t_wait grep_count 3 'phase: 1' puma.out
+  get 121 180
+  finish
+  grep_count 0 'no method is' err
+  kill "$pid"
+  wait "$pid" || :
+  pid=''
+  # Requests may fail while a worker is killed; all that were answered count.
+  for file in calls.*; do echo "@calls[${file#calls.}]: $(cat "$file")"; done | sort >wanted
+  diff wanted <(map calls out)
+  [ "$(wc -l <wanted)" -ge 2 ]
+  same "$(sed -n 's/^@n: //p' out)" "$(awk '{ n += $2 } END { print n }' wanted)"
+  same "$(map by out | wc -l)" 1000
+}
+
 # What is deferred counts before a probe that traps ends the script.
 exit_in_another_probe_loses_no_hit() {
   mkfifo to
@@ -400,6 +458,7 @@ t_case "the thread and the time of deferred hits are those of the calls" threads
 t_case "what deferred hits print is in order of time with all other output" what_deferred_hits_print_is_in_order
 t_case "hits wait until they are printed, and those without room count" hits_wait_until_they_are_printed
 t_case "methods that only children of the process have are known" methods_of_children_are_known
+t_case "a server of a thousand methods counts each call, while its workers are replaced and killed" a_server_of_a_thousand_methods
 t_case "exit() in another probe loses no hit" exit_in_another_probe_loses_no_hit
 t_case "pid is that of the process that was hit, in PID namespaces too" pids_are_those_of_hits
 t_case "two scripts count each its own" two_scripts_count_each_its_own
