@@ -11,6 +11,7 @@
 
 #include "base/cleanup.h"
 #include "base/hash.h"
+#include "cli/nats_source.h"
 #include "cli/trace_open.h"
 #include "output/jsonl.h"
 #include "output/table.h"
@@ -340,6 +341,7 @@ static int run(const struct rut_cmd *cmd, int argc, char **argv)
 {
 	struct rut_trace_args args = {0};
 	struct rut_err err = RUT_ERR_INIT;
+	struct rut_nats_source stored = {.alive = -1, .janitor = -1};
 	struct stat_data d = {0};
 	int rc = rut_cli_trace_args_parse(&args, cmd, argc, argv, take_option, &d);
 	bool bad = false;
@@ -350,12 +352,15 @@ static int run(const struct rut_cmd *cmd, int argc, char **argv)
 	}
 	d.gmt = args.gmt;
 	signal(SIGPIPE, SIG_IGN);
-	rc = rut_ctf_set_open(&d.set, args.paths, args.n_paths, &args.set, &err);
+	rc = rut_cli_nats_source_take(&stored, args.paths, args.n_paths, &err);
+	if (!rc)
+		rc = rut_ctf_set_open(&d.set, args.paths, args.n_paths, &args.set, &err);
 	if (!rc) {
 		rc = stat_set(&d, &args, &err);
 		bad = d.counts.errors || rut_ctf_set_errors(d.set);
 	}
 	stat_fini(&d);
+	rut_cli_nats_source_fini(&stored);
 	rut_cli_trace_args_fini(&args);
 	if (rc < 0)
 		return rut_cli_fail(cmd, &err);

@@ -9,8 +9,10 @@
 #include "base/cleanup.h"
 #include "base/glob.h"
 #include "cli/live_source.h"
+#include "cli/nats_source.h"
 #include "cli/trace_open.h"
 #include "cli/view_print.h"
+#include "stream/nats_url.h"
 
 enum {
 	OPT_EVENT = 256,
@@ -332,6 +334,11 @@ static int check(const struct view *v)
 	if (v->follow && v->stacks)
 		return rut_cli_usage_error(v->cmd, "--%s cannot be used with --stacks or --folded",
 					   v->live ? "live" : "follow");
+	if (v->follow && rut_nats_url_is(v->args.paths[0]))
+		return rut_cli_usage_error(v->cmd,
+					   "--%s does not follow a stream of NATS: it "
+					   "reads what is stored there",
+					   v->live ? "live" : "follow");
 	if (v->record && !v->live)
 		return rut_cli_usage_error(v->cmd, "--record needs --live");
 	if (v->live && v->args.n_paths != 1)
@@ -343,6 +350,7 @@ static int check(const struct view *v)
 
 static int view(struct view *v, bool *ret_bad, struct rut_err *err)
 {
+	struct rut_nats_source stored = {.alive = -1, .janitor = -1};
 	struct rut_ctf_set *set = NULL;
 	const char *path;
 	int rc = 0;
@@ -353,6 +361,8 @@ static int view(struct view *v, bool *ret_bad, struct rut_err *err)
 		v->args.set.consume = true;
 		if (!rc)
 			path = rut_cli_live_source_path(&v->source);
+	} else {
+		rc = rut_cli_nats_source_take(&stored, v->args.paths, v->args.n_paths, err);
 	}
 	if (!rc)
 		rc = rut_ctf_set_open(&set, v->live ? &path : v->args.paths, v->args.n_paths,
@@ -361,6 +371,7 @@ static int view(struct view *v, bool *ret_bad, struct rut_err *err)
 		rc = view_set(v, set, ret_bad, err);
 	rut_ctf_set_free(set);
 	rut_cli_live_source_fini(&v->source);
+	rut_cli_nats_source_fini(&stored);
 	return rc;
 }
 
@@ -396,7 +407,8 @@ const struct rut_cmd cmd_view = {
 	.name = "view",
 	.group = "Reading traces",
 	.summary = "print the events of traces, as babeltrace2 does or as JSON",
-	.usage = "[OPTIONS] TRACE... | --live SESSION|PID|NAME|relay://HOST/SESSION",
+	.usage = "[OPTIONS] TRACE... | nats://SERVER/STREAM[/HOST[/SESSION]] | --live "
+		 "SESSION|PID|NAME|relay://HOST/SESSION",
 	.options = options,
 	.run = run,
 };

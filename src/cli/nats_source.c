@@ -16,6 +16,7 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "stream/nats_read.h"
+#include "stream/nats_url.h"
 
 #define FREE_BYTES (256ull << 20)
 #define OPEN_DIRS  16
@@ -138,6 +139,26 @@ int rut_cli_nats_source_open(struct rut_nats_source *s, const char *url, struct 
 	if (!is_glob(conf.hosts))
 		snprintf(s->path, sizeof(s->path), "%s/%s", s->dir, conf.hosts);
 	return 0;
+}
+
+int rut_cli_nats_source_take(struct rut_nats_source *s, const char **paths, size_t n,
+			     struct rut_err *err)
+{
+	size_t at = 0;
+	int rc;
+
+	*s = (struct rut_nats_source){.alive = -1, .janitor = -1};
+	while (at < n && !rut_nats_url_is(paths[at]))
+		at++;
+	if (at == n)
+		return 0;
+	if (n > 1)
+		return rut_err_set(err, EINVAL, "'%s' cannot be read together with other traces",
+				   paths[at]);
+	rc = rut_cli_nats_source_open(s, paths[0], err);
+	if (!rc)
+		paths[0] = s->path[0] ? s->path : s->dir;
+	return rc;
 }
 
 void rut_cli_nats_source_fini(struct rut_nats_source *s)

@@ -7,6 +7,7 @@
 #define RUT_CLI_NATS_SOURCE_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <sys/types.h>
 
 struct rut_err;
@@ -26,6 +27,14 @@ bool rut_cli_nats_source_is_one(const char *url);
  * Returns 0 or -errno; rut_cli_nats_source_fini() in either case.
  */
 int rut_cli_nats_source_open(struct rut_nats_source *s, const char *url, struct rut_err *err);
+
+/*
+ * For a verb that reads one set of traces: when one of `paths` is such a source, which must be the
+ * only one then, it is opened, and replaced by the directory. Returns 0 or -errno;
+ * rut_cli_nats_source_fini() in either case.
+ */
+int rut_cli_nats_source_take(struct rut_nats_source *s, const char **paths, size_t n,
+			     struct rut_err *err);
 
 void rut_cli_nats_source_fini(struct rut_nats_source *s);
 

@@ -297,6 +297,18 @@ test_nats() {
   run cputop "$url/db.example" | diff <(run cputop hosts/db.example) -
   run cputop --hosts "$url/db.*" | grep -q 'db.example'
   run cputop "$url/web5/s" | diff <(run cputop hosts/web5) -
+  # Events too: of one host, and of all on one timeline.
+  "$RUTILE" view "$url/db.example" | diff <("$RUTILE" view hosts/db.example) -
+  [ "$("$RUTILE" view "$url/db.example" | wc -l)" = "$(babeltrace2 hosts/db.example | wc -l)" ]
+  "$RUTILE" view "$url" | sort | diff <("$RUTILE" view hosts | sort) -
+  "$RUTILE" stat --json "$url/web[1-3]" | python3 -c "import json, sys; print(json.load(sys.stdin)['by_name'])" |
+    diff <("$RUTILE" stat --json some | python3 -c "import json, sys; print(json.load(sys.stdin)['by_name'])") -
+  not "$RUTILE" view "$url/web1" hosts/web2 2>err
+  grep -q "cannot be read together with other traces" err
+  not "$RUTILE" view --follow "$url/web1" 2>err
+  grep -q -- '--follow does not follow a stream of NATS' err
+  not "$RUTILE" view "$url/nobody" 2>err
+  grep -q "the stream 'TRACES' has nothing of a host 'nobody'$" err
   not run cputop "$url/nobody" 2>err
   grep -q "the stream 'TRACES' has nothing of a host 'nobody'$" err
   not run cputop "$url/web1/other" 2>err
