@@ -133,6 +133,29 @@ threads_and_times_of_deferred_hits() {
     END { exit n != 2 || bad }' out || { cat out; return 1; }
 }
 
+# Its clock is a day ahead of ours: the first probe's hits must trap, too, or their times would be its own.
+times_of_another_namespace() {
+  unshare --time true 2>/dev/null || t_skip "no time namespaces"
+  mkfifo to
+  unshare --time --fork --boottime 86400 --monotonic 86400 "$ruby" -e 'class Order; def total = nil; end
+    $stdout.sync = true; puts "here"; $stdin.gets; 50.times { Order.new.total }; puts "over"; $stdin.gets' <to >said & held=$!
+  trap clean_up EXIT
+  exec 8>to
+  t_wait grep -qx here said
+  pid=$(pgrep -P "$held")
+  begin 'ruby:Order#total { @n = count(); @last = max(nsecs); printf("hit %d\n", tid); } ruby:Order#total { $x = rand; @trapped = max(nsecs); }'
+  echo >&8
+  t_wait grep -qx over said
+  finish
+  exec 8>&-
+  wait "$held"
+  held=''
+  same "$(grep -cx "hit $pid" out)" 50
+  pid=''
+  grep -qx '@n: 50' out
+  awk -F': ' '$1 == "@last" { a = $2 } $1 == "@trapped" { b = $2 } END { print b - a; exit !a || b < a || b - a > 1e9 }' out
+}
+
 # The program writes down its calls, and which thread made them, in their order; a probe of the kernel comes behind each.
 what_deferred_hits_print_is_in_order() {
   mkfifo to
@@ -455,6 +478,7 @@ t_case "all returns are counted, with their arguments" returns_are_counted
 t_case "names and globs choose the methods" named_methods_alone_are_hooked
 t_case "deferred hits are those that trap, also when the ring is full and processes are killed" deferred_hits_are_those_that_trap
 t_case "the thread and the time of deferred hits are those of the calls" threads_and_times_of_deferred_hits
+t_case "the time of a hit is ours, also in another time namespace" times_of_another_namespace
 t_case "what deferred hits print is in order of time with all other output" what_deferred_hits_print_is_in_order
 t_case "hits wait until they are printed, and those without room count" hits_wait_until_they_are_printed
 t_case "methods that only children of the process have are known" methods_of_children_are_known
