@@ -110,16 +110,16 @@ static int fire(const struct rut_cmd *cmd, const struct words *w)
 	rut_buf_putc(&b, 0);
 	if (b.failed)
 		return RUT_EXIT_FAIL;
-	return rut_cli_trigger_send(w->word[1], b.data, &err) ? rut_cli_fail(cmd, &err)
-							      : RUT_EXIT_OK;
+	return rut_cli_trigger_send(w->word[1], b.data, false, &err) ? rut_cli_fail(cmd, &err)
+								     : RUT_EXIT_OK;
 }
 
 static int test(const struct rut_cmd *cmd, const struct words *w)
 {
 	struct rut_err err = RUT_ERR_INIT;
 
-	return rut_cli_trigger_send(w->word[1], "test", &err) ? rut_cli_fail(cmd, &err)
-							      : RUT_EXIT_OK;
+	return rut_cli_trigger_send(w->word[1], "test", true, &err) ? rut_cli_fail(cmd, &err)
+								    : RUT_EXIT_OK;
 }
 
 static int remove_trigger(const struct rut_cmd *cmd, const struct words *w)

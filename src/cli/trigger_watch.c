@@ -48,6 +48,7 @@ struct watch {
 	uint64_t next_ns; /* of EVERY and AT; 0: none */
 	int64_t at;	  /* of AT: the time of day */
 	bool end;
+	bool idle; /* a message came that began no action */
 };
 
 static volatile sig_atomic_t terminated;
@@ -116,17 +117,18 @@ static void take_message(struct watch *w, char *text, const struct sockaddr_un *
 	for (char *p = text; *p; p++)
 		if ((unsigned char)*p < ' ' || *p == 0x7f)
 			*p = ' ';
+	const uint64_t before = w->status.fired;
+
 	if (!strncmp(text, "fire", 4) && (!text[4] || text[4] == ' '))
 		fire(w, text + 4 + strspn(text + 4, " "));
 	else if (!strcmp(text, "status"))
 		answer(w, from, len);
 	/* The right to fire it includes neither ending it nor exceeding its limits. */
-	else if (!ours)
-		return;
-	else if (!strcmp(text, "test") && !w->status.busy)
+	else if (ours && !strcmp(text, "test") && !w->status.busy)
 		act(w, "test");
-	else if (!strcmp(text, "end"))
+	else if (ours && !strcmp(text, "end"))
 		w->end = true;
+	w->idle |= w->status.fired == before;
 }
 
 /* Sent by root, or by the trigger's owner? */
@@ -221,12 +223,16 @@ static int loop(struct watch *w, struct rut_err *err)
 		struct pollfd p[2] = {{.fd = w->fd, .events = POLLIN},
 				      {.fd = w->act.busy ? w->act.pidfd : -1, .events = POLLIN}};
 
-		uint64_t suppressed = w->status.suppressed;
+		const uint64_t suppressed = w->status.suppressed;
 
+		w->idle = false;
 		if (poll(p, 2, until_next(w)) > 0 && p[0].revents)
 			take_messages(w);
-		/* In a storm: one look a millisecond. Its senders do not wait, they get EAGAIN. */
-		if (w->status.suppressed != suppressed)
+		/*
+		 * In a storm, of whatever: one look a millisecond. Its senders do not wait, they
+		 * get EAGAIN.
+		 */
+		if (w->idle || w->status.suppressed != suppressed)
 			nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
 		if (w->source)
 			rc = w->source->step(w->source, on_event, w, err);
@@ -496,15 +502,28 @@ static int open_to(const char *name, struct rut_err *err)
 	return rut_err_errno(err, rc, "cannot reach trigger '%s'", name);
 }
 
-int rut_cli_trigger_send(const char *name, const char *message, struct rut_err *err)
+/* Waits for room in the trigger's queue for a moment, if it is to: others may fill it. */
+static int send_message(int fd, const char *name, const char *message, bool wait,
+			struct rut_err *err)
+{
+	const struct timeval limit = {ANSWER_MS / 1000, 0};
+
+	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
+	if (send(fd, message, strlen(message), (wait ? 0 : MSG_DONTWAIT) | MSG_NOSIGNAL) >= 0)
+		return 0;
+	if (errno == EAGAIN)
+		return rut_err_set(err, EAGAIN,
+				   "trigger '%s' has more messages waiting than it takes; this one "
+				   "is dropped",
+				   name);
+	return rut_err_errno(err, errno, "cannot reach trigger '%s'", name);
+}
+
+int rut_cli_trigger_send(const char *name, const char *message, bool wait, struct rut_err *err)
 {
 	_cleanup_close_ int fd = open_to(name, err);
 
-	if (fd < 0)
-		return fd;
-	if (send(fd, message, strlen(message), MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
-		return rut_err_errno(err, errno, "cannot reach trigger '%s'", name);
-	return 0;
+	return fd < 0 ? fd : send_message(fd, name, message, wait, err);
 }
 
 int rut_cli_trigger_ask(const char *name, struct rut_trigger_status *ret, struct rut_err *err)
@@ -514,13 +533,16 @@ int rut_cli_trigger_ask(const char *name, struct rut_trigger_status *ret, struct
 	struct pollfd p = {.fd = fd, .events = POLLIN};
 	char text[256], busy[8] = "";
 	ssize_t n;
+	int rc;
 
 	if (fd < 0)
 		return fd;
 	/* A name of the kernel's choice, so that it can answer. */
-	if (bind(fd, (const void *)&me, sizeof(me.sun_family)) ||
-	    send(fd, "status", 6, MSG_NOSIGNAL) < 0)
+	if (bind(fd, (const void *)&me, sizeof(me.sun_family)))
 		return rut_err_errno(err, errno, "cannot reach trigger '%s'", name);
+	rc = send_message(fd, name, "status", true, err);
+	if (rc)
+		return rc;
 	if (poll(&p, 1, ANSWER_MS) <= 0 || (n = recv(fd, text, sizeof(text) - 1, 0)) < 0)
 		return rut_err_set(err, ETIMEDOUT, "trigger '%s' does not answer", name);
 	text[n] = 0;
@@ -536,7 +558,7 @@ int rut_cli_trigger_ask(const char *name, struct rut_trigger_status *ret, struct
 int rut_cli_trigger_end(const char *name, struct rut_err *err)
 {
 	char path[256];
-	int rc = rut_cli_trigger_send(name, "end", err);
+	int rc = rut_cli_trigger_send(name, "end", true, err);
 
 	rut_cli_trigger_path(path, sizeof(path), name, ".conf");
 	/* Of a process that was killed, or could not go on. */

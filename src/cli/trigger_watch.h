@@ -42,8 +42,11 @@ struct rut_trigger_status {
 int rut_cli_trigger_start(const struct rut_trigger *t, const struct rut_cmd *cmd,
 			  struct rut_err *err);
 
-/* Sends a message. Returns 0, -ENOENT: there is no such trigger, -EAGAIN: it is flooded, -errno. */
-int rut_cli_trigger_send(const char *name, const char *message, struct rut_err *err);
+/*
+ * Sends a message; while the queue is full it is dropped, or, to `wait`, for 2 s at most. Returns
+ * 0, -ENOENT: there is no such trigger, -EAGAIN: it is flooded, -errno.
+ */
+int rut_cli_trigger_send(const char *name, const char *message, bool wait, struct rut_err *err);
 
 /* Asks for its status. Returns 0 or as rut_cli_trigger_send(); -ETIMEDOUT. */
 int rut_cli_trigger_ask(const char *name, struct rut_trigger_status *ret, struct rut_err *err);

@@ -85,6 +85,93 @@ socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM).sendto(sys.argv[2].encode(), sy
   [ ! -e /run/rutile/trigger/${S}a ]
 }
 
+# What anyone may send to its socket: a thousand senders, garbage, messages that are too long, replayed, or carry descriptors, and
+# senders that never read their answers. It stays small, takes little of a CPU, and serves root meanwhile.
+test_hostile() {
+  need_bpf
+  "$RUTILE" trigger add ${S}a --when fired --burst 1/1h --do "exec /bin/sh -c 'echo x >>$PWD/told'"
+  chmod 666 /run/rutile/trigger/${S}a
+  watcher=$(pgrep -f -x ".*rutile trigger add ${S}a .*")
+  [ "$(wc -w <<<"$watcher")" = 1 ]
+  cat >flood.py <<'EOF'
+import array, os, random, socket, sys, time
+path = sys.argv[1]
+random.seed(1)
+os.setgroups([]), os.setgid(65534), os.setuid(65534)
+socks = []
+for i in range(1000):
+    s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    s.setblocking(False)
+    s.bind("")  # a name, so that it can get answers, which it does not read
+    s.connect(path)
+    socks.append(s)
+fds = array.array("i", [s.fileno() for s in socks[:50]])
+garbage = [b"", b"\0", b"fire" + b"x" * 100, b"firefire", b"test", b"end", b"status", b"\xff" * 300, b"stat"]
+fires = [b"fire", b"fire why=" + b"A" * 60000, b"fire why=x\ny=z"]
+sent = refused = 0
+end = time.monotonic() + 6
+print("begun", flush=True)
+while time.monotonic() < end:
+    # No firing in the first half: what fires nothing is paced as well.
+    texts = garbage if end - time.monotonic() > 3 else garbage + fires
+    for s in socks:
+        t = random.choice(texts) if random.random() < .9 else os.urandom(random.randrange(2000))
+        try:
+            if random.random() < .1:
+                s.sendmsg([t], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)])
+            else:
+                s.send(t)
+            sent += 1
+        except OSError:
+            refused += 1
+print(sent, "sent", refused, "refused")
+EOF
+  usage() { awk '{ print int($1 / 1000000) }' "/proc/$watcher/schedstat"; }
+  anon() { sed -n 's/^RssAnon:[^0-9]*\([0-9]*\).*/\1/p' "/proc/$watcher/status"; }
+  files() { find "/proc/$watcher/fd" -type l | wc -l; }
+  "$RUTILE" trigger fire ${S}a why=first
+  t_wait told 1
+  t_wait is_field ${S}a 4 0
+  had=$(files) size=$(anon) cpu=$(usage) begin=$(date +%s%N)
+  /usr/bin/python3 flood.py "/run/rutile/trigger/${S}a" >flood.out &
+  flood=$!
+  t_wait test -s flood.out
+  sleep 1
+  # Root is served meanwhile: it answers, and takes root's test.
+  "$RUTILE" trigger list | grep -q "${S}a"
+  "$RUTILE" trigger test ${S}a
+  t_wait told 2
+  wait $flood
+  took=$((($(date +%s%N) - begin) / 1000000)) cpu=$(($(usage) - cpu))
+  echo "$(tail -n 1 flood.out); $cpu of $took ms of CPU; $(anon) KiB, before $size"
+  [ "$(tail -n 1 flood.out | cut -d' ' -f1)" -gt 3000 ]
+  [ $((cpu * 4)) -lt $took ]
+  [ "$(files)" = "$had" ]
+  [ "$(anon)" -lt $((size + 1024)) ]
+  # None of that was a test or an end; what fired was kept to its limit.
+  told 2
+  [ "$(field ${S}a 2)" = 2 ]
+  # A process that is stopped, and whose queue is full: what asks for it ends, and says why.
+  kill -STOP "$watcher"
+  python3 -c 'import socket, sys
+s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+s.setblocking(False)
+try:
+    while True: s.sendto(b"fire", sys.argv[1])
+except BlockingIOError: pass' "/run/rutile/trigger/${S}a"
+  for verb in fire test remove; do
+    timeout 20 "$RUTILE" trigger $verb ${S}a 2>err && rc=0 || rc=$?
+    [ $rc = 1 ]
+    grep -q "has more messages waiting than it takes; this one is dropped" err
+  done
+  timeout 20 "$RUTILE" trigger list >list || rc=$?
+  [ $rc -ne 124 ]
+  grep -q "${S}a" list
+  kill -CONT "$watcher"
+  t_wait is_field ${S}a 2 2
+  "$RUTILE" trigger remove ${S}a
+}
+
 # A system call that lasts is seen before it is over.
 test_slow() {
   need_bpf
@@ -614,6 +701,7 @@ test_mistakes() {
 
 t_case "an event fires, and its snapshot says why" test_event
 t_case "no more than the limits say" test_limits
+t_case "a thousand senders of garbage, and a process that is stopped" test_hostile
 t_case "a slow system call fires while it lasts" test_slow
 t_case "a period while it lasts, and a percentile of periods" test_period
 t_case "stacks of the process, and a message to others" test_publish
