@@ -380,10 +380,13 @@ int rut_session_destroy(const char *name, struct rut_err *err)
 		if (consumed(r) != before)
 			i = 0;
 	}
-	if (pid && rut_session_consumer_alive(r->meta))
+	if (pid && rut_session_consumer_alive(r->meta)) {
+		const char *to = r->meta->output.to;
+
 		rut_warn("the process %d of session '%s' does not end: its last events may not be "
-			 "in '%s' yet",
-			 pid, name, r->meta->current);
+			 "%s '%s' yet",
+			 pid, name, to[0] ? "at" : "in", to[0] ? to : r->meta->current);
+	}
 	rut_holder_end(r->meta);
 	/* Freed memory keeps its bytes: `recover` must not take it for a session. */
 	r->meta->anchor.magic = 0;

@@ -587,6 +587,21 @@ test_full_oldest() {
   grep -q -- '--loss is for what is sent to a collector' err
 }
 
+# A session that ends while the daemon hangs: the message names the daemon, not a path that nobody else can open.
+test_stuck() {
+  need_bpf
+  p=$(free_port)
+  relay "$p"
+  "$RUTILE" start $S --to "relay://127.0.0.1:$p" -e 'syscall:getpgid'
+  t_wait stored $S >/dev/null
+  kill -STOP "$(cat "$t_root/relay")"
+  numbered 10000000 1000
+  "$RUTILE" destroy $S 2>err
+  kill -CONT "$(cat "$t_root/relay")"
+  grep -q "does not end: its last events may not be at 'relay://127.0.0.1:$p' yet" err
+  end_relay
+}
+
 # The daemon does not come back: what it lacks is in the spool, a trace that can be read.
 test_left() {
   need_bpf
@@ -863,6 +878,7 @@ t_case "a snapshot is sent" test_snapshot
 t_case "after the daemon was killed the session continues at the next one" test_break
 t_case "a hanging daemon: what finds no room is counted in the trace" test_full
 t_case "or with --loss oldest the oldest packets are dropped and counted" test_full_oldest
+t_case "a session that ends while the daemon hangs says where its events are not yet" test_stuck
 t_case "what could not be sent is in the spool" test_left
 t_case "rutile collect stores the same events and chunks" test_collect
 t_case "viewers read from rutile collect while it arrives" test_collect_live
