@@ -2,6 +2,8 @@
 /* `rutile export` and `rutile serve-metrics`: results of an analysis for databases of metrics. */
 #include "cli/cmd.h"
 
+#include <errno.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
@@ -23,7 +25,9 @@ RUT_ANALYSES(A)
 RUT_ANALYSES(A)
 #undef A
 
-enum { OPT_TO = 256, OPT_URL, OPT_LISTEN, OPT_HOST, TRIES = 3 };
+enum { OPT_TO = 256, OPT_URL, OPT_LISTEN, OPT_HOST, TRIES = 6 };
+
+#define PAUSE_MS 200 /* before the second try; doubled for each further one */
 
 #define INTERVAL_NS 10000000000ull
 
@@ -59,10 +63,16 @@ static void post(struct export *e)
 				   ? "application/openmetrics-text; version=1.0.0; charset=utf-8"
 				   : "application/json";
 	struct rut_err err = RUT_ERR_INIT;
-	int rc = -1;
+	int rc = -EAGAIN;
 
-	for (int i = 0; i < TRIES && rc; i++)
+	/* What is wrong with the report, or with the address, stays wrong. */
+	for (int i = 0; i < TRIES && rc && rc != -EREMOTEIO && rc != -EINVAL && rc != -EPROTO;
+	     i++) {
+		if (i)
+			poll(NULL, 0, PAUSE_MS << (i - 1));
+		err = (struct rut_err)RUT_ERR_INIT;
 		rc = rut_publish(e->url, NULL, type, e->text.data, e->text.len, &err);
+	}
 	e->failed |= rc != 0;
 	if (rc)
 		rut_warn("a report is lost: %s", err.msg);

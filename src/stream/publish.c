@@ -52,6 +52,17 @@ static int parse_http(const char *url, struct http *ret, struct rut_err *err)
 	return 0;
 }
 
+/* Statuses after which the same request may succeed. */
+static bool is_passing(const char *status)
+{
+	static const char *const statuses[] = {"408", "429", "500", "502", "503", "504"};
+
+	for (size_t i = 0; i < sizeof(statuses) / sizeof(*statuses); i++)
+		if (!strncmp(status, statuses[i], 3))
+			return true;
+	return false;
+}
+
 static int exchange(struct rut_conn *l, const struct http *h, const char *type, const char *data,
 		    size_t len, struct rut_err *err)
 {
@@ -75,8 +86,8 @@ static int exchange(struct rut_conn *l, const struct http *h, const char *type, 
 	if (strncmp(status, "HTTP/1.", 7) != 0 || status[8] != ' ')
 		return rut_err_set(err, EPROTO, "'%s' does not speak HTTP", h->host);
 	if (status[9] != '2')
-		return rut_err_set(err, EREMOTEIO, "'%s' answers with status %.3s", h->host,
-				   status + 9);
+		return rut_err_set(err, is_passing(status + 9) ? EBUSY : EREMOTEIO,
+				   "'%s' answers with status %.3s", h->host, status + 9);
 	return 0;
 }
 

@@ -87,6 +87,68 @@ PY
   kill $server
 }
 
+# A server that is busy, fails, and hangs up in the middle is asked again, later each time; one that refuses is not. Each report is taken
+# once, and none is missing.
+test_retry() {
+  cat >server.py <<'PY'
+import http.server, os, time
+answers = [429, 503, "cut", "slow", 200]
+class Take(http.server.BaseHTTPRequestHandler):
+    count = 0
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        answer = 400 if self.path == "/refused" else answers[Take.count] if Take.count < len(answers) else 200
+        Take.count += 1
+        print(self.path, answer, time.monotonic(), flush=True, file=open("asked", "a"))
+        if answer == "cut":
+            self.wfile.write(b"HTTP/1.")
+            self.close_connection = True
+            return
+        if answer == "slow":
+            time.sleep(2)
+            answer = 200
+        if answer == 200:
+            with open("got", "ab") as got:
+                got.write(body)
+        self.send_response(answer)
+        self.end_headers()
+    def log_message(self, *args): pass
+s = http.server.HTTPServer(("127.0.0.1", 0), Take)
+open("port.new", "w").write(str(s.server_port))
+os.rename("port.new", "port")
+s.serve_forever()
+PY
+  python3 server.py &
+  server=$!
+  t_wait test -s port
+  url=http://127.0.0.1:$(cat port)
+  "$RUTILE" export --to clickhouse --host here --url "$url/" cputop -r 100ms "$TRACE"
+  "$RUTILE" export --to clickhouse --host here cputop -r 100ms "$TRACE" | cmp - got
+  python3 - <<'PY'
+times = [float(line.split()[2]) for line in open("asked")]
+gaps = [b - a for a, b in zip(times, times[1:])][:3]
+assert gaps[0] >= 0.2 and gaps[1] >= 0.4 and gaps[2] >= 0.8, gaps
+PY
+  not "$RUTILE" export --to otlp --url "$url/refused" cputop "$TRACE" 2>err
+  grep -q 'a report is lost: .* answers with status 400' err
+  [ "$(grep -c '^/refused' asked)" = 1 ]
+  kill $server
+}
+
+# What receivers require, by their own rules: OpenMetrics by Prometheus's strict parser, OTLP by the fields of its messages, and columns
+# of ClickHouse's JSONEachRow.
+test_strict() {
+  # Debian's, also where another python3 comes first.
+  for python in python3 /usr/bin/python3 ""; do
+    [ -n "$python" ] || t_skip "no python3-prometheus-client"
+    ! $python -c 'import prometheus_client.openmetrics.parser' 2>/dev/null || break
+  done
+  for a in cputop syscallstats iousagetop schedstats irqstats; do
+    for f in openmetrics clickhouse otlp; do "$RUTILE" export --to $f --host 'we"b\1' $a -r 500ms "$TRACE" >$f; done
+    $python "$SRC/tests/cli/strict_export.py" $a 'we"b\1'
+  done
+}
+
 # What grows is served; here a trace that does not grow, until the server is ended.
 test_serve() {
   "$RUTILE" serve-metrics --listen "$PWD/metrics" --host here syscallstats -r 100ms --no-intersection "$TRACE" 2>err &
@@ -125,6 +187,8 @@ test_mistakes() {
 
 t_case "the values are those of LAMI" test_values
 t_case "reports are sent to a server" test_post
+t_case "a server that is busy or hangs up is asked again, later each time" test_retry
+t_case "strict receivers accept all three formats" test_strict
 t_case "reports of a trace that grows are served" test_serve
 t_case "mistakes are named" test_mistakes
 t_done
