@@ -20,7 +20,7 @@ struct frames {
 	uint32_t n_rows;
 	struct rut_buf line[FRAMES_MAX]; /* owned; what the folded line has */
 	uint32_t n_lines;
-	bool has_ruby, failed;
+	bool has_ruby, failed, unordered;
 	enum rut_off wait;
 	bool futex;
 };
@@ -207,7 +207,7 @@ int rut_an_profile_count(struct rut_profile *p, int64_t stack, const uint32_t *r
 }
 
 /* Fills in the frames and returns the number of the folded line, or -ENOMEM. */
-static int64_t read_frames(struct frames *f, struct rut_callstacks *stacks,
+static int64_t name_frames(struct frames *f, struct rut_callstacks *stacks,
 			   const struct rut_ctf_event *ev, const char *process, size_t len)
 {
 	_cleanup_buf_ struct rut_buf line = RUT_BUF_INIT;
@@ -222,8 +222,7 @@ static int64_t read_frames(struct frames *f, struct rut_callstacks *stacks,
 	rut_an_callstacks_each(stacks, ev, RUT_CALLSTACK_KERNEL, add_kernel, f);
 	rc = rut_an_callstacks_merged(stacks, ev, add_frame, f);
 	f->failed |= rc < 0;
-	f->p->stacks_read++;
-	f->p->unordered += rc == 1;
+	f->unordered = rc == 1;
 	for (size_t i = 0; i < len; i++)
 		rut_buf_putc(&line, process[i] == ';' || process[i] == ' ' ? '_' : process[i]);
 	for (uint32_t i = f->n_lines; i-- > 0;) {
@@ -243,6 +242,16 @@ struct reading {
 	struct rut_profile *p;
 	struct rut_callstacks *stacks;
 	struct frames *f;
+	struct rut_map seen; /* by the numbers of stacks: struct seen, owned */
+};
+
+/* A stack that was named: most samples have one that another has, too. */
+struct seen {
+	int64_t id;
+	enum rut_off wait;
+	bool unordered;
+	uint32_t n;
+	uint32_t rows[];
 };
 
 static int64_t number(const struct rut_ctf_event *ev, const char *name)
@@ -267,6 +276,55 @@ static const char *text(const struct rut_ctf_event *ev, const char *name, size_t
 	return rut_ctf_str(ev, &ref, ret_len);
 }
 
+/* The same process, its name and its stacks: the same frames. */
+static uint64_t key_of(const struct rut_ctf_event *ev, const char *process, size_t len)
+{
+	static const char *const names[] = {"pid", "kstack_id", "ustack_id", "ruby_stack_id"};
+	uint64_t key = rut_hash_bytes(process, len);
+
+	for (size_t i = 0; i < 4; i++)
+		key = rut_hash_u64(key ^ (uint64_t)number(ev, names[i])) + i;
+	return key;
+}
+
+static void remember(struct reading *r, uint64_t key, int64_t id)
+{
+	const struct frames *f = r->f;
+	struct seen *s = malloc(sizeof(*s) + f->n_rows * sizeof(*s->rows));
+
+	/* It is only read again then. */
+	if (!s)
+		return;
+	*s = (struct seen){.id = id, .wait = f->wait, .unordered = f->unordered, .n = f->n_rows};
+	memcpy(s->rows, f->row, f->n_rows * sizeof(*s->rows));
+	if (rut_map_put(&r->seen, key, s) < 0)
+		free(s);
+}
+
+static int64_t read_frames(struct reading *r, const struct rut_ctf_event *ev, const char *process,
+			   size_t len)
+{
+	uint64_t key = key_of(ev, process, len);
+	const struct seen *s = rut_map_get(&r->seen, key);
+	struct frames *f = r->f;
+	int64_t id;
+
+	if (s) {
+		f->wait = s->wait;
+		f->unordered = s->unordered;
+		f->n_rows = s->n;
+		memcpy(f->row, s->rows, s->n * sizeof(*s->rows));
+		id = s->id;
+	} else {
+		id = name_frames(f, r->stacks, ev, process, len);
+		if (id >= 0)
+			remember(r, key, id);
+	}
+	f->p->stacks_read++;
+	f->p->unordered += f->unordered;
+	return id;
+}
+
 static int on_sample(struct reading *r, const struct rut_ctf_event *ev)
 {
 	const char *name;
@@ -276,7 +334,7 @@ static int on_sample(struct reading *r, const struct rut_ctf_event *ev)
 	if (!r->p->sample_ns)
 		return 0;
 	name = text(ev, "procname", &len);
-	stack = read_frames(r->f, r->stacks, ev, name, len);
+	stack = read_frames(r, ev, name, len);
 	if (stack < 0)
 		return (int)stack;
 	r->p->samples++;
@@ -310,7 +368,7 @@ static int on_switch(struct reading *r, const struct rut_ctf_event *ev)
 	if (rc || !prev || !number(ev, "kstack_id"))
 		return rc;
 	name = text(ev, "prev_comm", &len);
-	stack = read_frames(r->f, r->stacks, ev, name, len);
+	stack = read_frames(r, ev, name, len);
 	w = stack < 0 ? NULL : malloc(sizeof(*w) + r->f->n_rows * sizeof(*w->rows));
 	if (!w)
 		return -ENOMEM;
@@ -386,6 +444,9 @@ int rut_an_profile_add(struct rut_profile *p, struct rut_ctf_set *set, struct ru
 			rut_an_callstacks_inherit(r.stacks, p->stacks_before);
 		rc = read_events(&r, set, err);
 	}
+	rut_map_each(&r.seen, slot)
+		free(slot->value);
+	rut_map_fini(&r.seen);
 	rut_an_callstacks_free(p->stacks_before);
 	p->stacks_before = r.stacks;
 	return rc;
