@@ -3,7 +3,7 @@
 # `rutile profile`, against programs that measure themselves.
 . "$SRC/tests/tap.sh"
 . "$SRC/tests/bpf/lib.sh"
-ruby=${RUTILE_RUBY:-ruby}
+ruby=${RUBY:-ruby}
 
 pid='' recorder=''
 
@@ -377,8 +377,9 @@ EOF
 
 test_order() {
   need_bpf
+  "$ruby" -e 'exit !(defined?(RubyVM::YJIT) && RubyVM::YJIT.enabled?)' || t_skip "compiled code: the next case"
   order_program
-  qsort='Fiddle::Function#call;[^#]*;ffi_call;[^#]*;qsort[^#]*;msort[^#]*;\\[libffi[^#]*;By#call'
+  qsort='Fiddle::Function#call;[^#]*;ffi_call;[^#]*;qsort[^#]*;\\[libffi[^#]*;By#call'
   chain="Object#outer_sort;Array#each;block in Object#outer_sort;$qsort;block in <main>;Object#inner_sort;$qsort;block in <main>;Object#innermost"
   for t_how in cpu wait; do
     rm -f ready stop

@@ -3,7 +3,7 @@
 # Ruby stacks of kernel events, against what Ruby itself says of them.
 . "$SRC/tests/tap.sh"
 . "$SRC/tests/bpf/lib.sh"
-ruby=${RUTILE_RUBY:-ruby}
+ruby=${RUBY:-ruby}
 trap '"$RUTILE" destroy rs$$ 2>/dev/null; rm -rf "$t_root"' EXIT
 
 # The frames that Ruby's caller_locations says, at every mark.

@@ -3,7 +3,7 @@
 # What scripts know of Ruby, against what Ruby itself counts.
 . "$SRC/tests/tap.sh"
 . "$SRC/tests/bpf/lib.sh"
-ruby=${RUTILE_RUBY:-ruby}
+ruby=${RUBY:-ruby}
 
 need_bpf
 

@@ -3,7 +3,7 @@
 # Probes of Ruby's other events in scripts: exceptions, allocations, collections, requests, layers, methods written in C; and rrequest.
 . "$SRC/tests/tap.sh"
 . "$SRC/tests/bpf/lib.sh"
-ruby=${RUTILE_RUBY:-ruby}
+ruby=${RUBY:-ruby}
 
 need_bpf
 

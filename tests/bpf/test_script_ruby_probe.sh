@@ -3,7 +3,7 @@
 # Probes of Ruby methods in scripts, against what TracePoint counts of the same calls in another process.
 . "$SRC/tests/tap.sh"
 . "$SRC/tests/bpf/lib.sh"
-ruby=${RUTILE_RUBY:-ruby}
+ruby=${RUBY:-ruby}
 
 need_bpf
 

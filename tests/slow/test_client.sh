@@ -4,7 +4,7 @@
 # reads tables from a file system on a disk of its own, of which nothing is in memory.
 . "$SRC/tests/tap.sh"
 . "$SRC/tests/bpf/lib.sh"
-ruby=${RUTILE_RUBY:-ruby}
+ruby=${RUBY:-ruby}
 disk='' pid=''
 clean_up() {
   [ -z "$pid" ] || kill "$pid" 2>/dev/null || :
