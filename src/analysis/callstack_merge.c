@@ -32,6 +32,7 @@ struct both {
 	struct rut_ruby_frame *ruby;
 	size_t nnative, nruby, loops, begun;
 	bool cut, failed;
+	bool compiled; /* cut where a frame is in no file: the code was compiled at run time */
 };
 
 /* Room for one more of a list that grows by 64. */
@@ -55,7 +56,9 @@ static void take_native(const char *frame, uint64_t address, void *arg)
 {
 	struct both *b = arg;
 
-	if (address == RUT_STACK_CUT || (b->nruby && is_in_no_file(frame)))
+	if (!b->cut && b->nruby && is_in_no_file(frame))
+		b->cut = b->compiled = true;
+	if (address == RUT_STACK_CUT)
 		b->cut = true;
 	if (b->cut)
 		return;
@@ -166,9 +169,25 @@ static void give_block(struct giving *g)
 		give_ruby(g);
 }
 
+/*
+ * Is it certain that the innermost loop belongs to the innermost run? A frame can be pushed before
+ * its loop is entered, and popped before it is left. Where all are counted this shows in their
+ * numbers. Else a C method must have code of its own there, and Ruby code none.
+ */
+static bool is_settled(const struct both *b)
+{
+	bool own = false;
+
+	for (size_t i = 0; i < b->nnative && !(b->native[i].address & RUT_STACK_LOOP); i++)
+		own |= !is_rubys(b->texts.data + b->native[i].text);
+	return own == b->ruby[0].is_c;
+}
+
 static bool is_ordered(const struct both *b)
 {
 	if (!b->nruby || !b->loops)
+		return false;
+	if (b->compiled && !is_settled(b))
 		return false;
 	if (b->cut || b->nruby >= RUT_RUBY_DEPTH)
 		return b->cut ? b->loops <= b->begun : b->loops >= b->begun;

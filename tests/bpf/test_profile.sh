@@ -445,7 +445,7 @@ for line in open("out"):
         print(wrong, line)
         bad += int(us)
 print(*sys.argv[1:], good, bad)
-assert good > 300000 and not bad
+assert good > 30000 and not bad
 PYTHON
     done
   done
