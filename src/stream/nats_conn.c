@@ -139,8 +139,11 @@ int rut_nats_error(struct rut_err *err, natsStatus st, const char *what)
 							     : EIO;
 
 	const char *text = rut_nats.natsStatus_GetText(st),
-		   *more = rut_nats.nats_GetLastError(NULL);
+		   *more = rut_nats.nats_GetLastError(NULL), *behind;
 
+	/* The library begins it with a place in its source: "(conn.c:1234): ". */
+	behind = more && more[0] == '(' ? strstr(more, "): ") : NULL;
+	more = behind ? behind + 3 : more;
 	return rut_err_set(err, code,
 			   more && more[0] && strcmp(more, text) != 0 ? "%s: %s (%s)" : "%s: %s",
 			   what, text, more);

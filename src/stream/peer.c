@@ -119,9 +119,16 @@ static int do_session(struct rut_peer *p, const void *data, size_t len, struct r
 		return rc;
 	if (p->session)
 		rc = -EINVAL;
-	else if (p->is_host && !p->is_host(p->host_arg, s.host))
+	else if (p->is_host && !p->is_host(p->host_arg, s.host)) {
+		char host[65];
+
+		/* Of a stranger: only what prints goes into the log. */
+		snprintf(host, sizeof(host), "%s", s.host);
+		for (char *c = host; *c; c++)
+			*c = (char)(*c > ' ' && *c < 0x7f ? *c : '?');
+		rut_warn("%s: its certificate does not name the host '%s'", p->client, host);
 		rc = -EACCES;
-	else
+	} else
 		rc = rut_store_session(p->store, p->client, &s, &p->session);
 	p->known |= !rc;
 	rut_relay_put_session_reply(out, rc ? 0 : rut_store_session_id(p->session), status_of(rc),

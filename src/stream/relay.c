@@ -188,6 +188,11 @@ int rut_relay_probe(const struct rut_relay_conf *conf, struct rut_err *err)
 
 	if (!rc)
 		rc = agree(&r, RUT_RELAY_MINOR_MAX, err);
+	if (rc == -ECONNRESET && !conf->url->tls)
+		rut_err_set(err, ECONNRESET,
+			    "'%s' closes the connection at once: a collector that takes only TLS "
+			    "is addressed as relays://",
+			    conf->url->host);
 	rut_conn_close(&r.ctl);
 	rut_buf_fini(&r.out);
 	return rc;

@@ -220,7 +220,7 @@ test_absent() {
   grep -q "no stream 'T'" err
   end_nats
   not "$RUTILE" record --to "nats://127.0.0.1:$p/T" -e 'syscall:getpgid' -- touch ran 2>err
-  grep -q "cannot connect to 'nats://127.0.0.1:$p'" err
+  grep -q "cannot connect to 'nats://127.0.0.1:$p': No server available for connection$" err
   [ "$(wc -l <err)" = 1 ]
   not "$RUTILE" collect "nats://127.0.0.1:$p/T" got 2>err
   grep -q "cannot connect" err

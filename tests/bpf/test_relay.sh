@@ -851,8 +851,10 @@ test_tls_refused() {
   # A certificate is good for its own host only.
   not "$RUTILE" record --to "relays://127.0.0.1:$p/no" --tls pki/other -e syscall:getpgid -- true 2>err
   grep -q 'refused the session' err
+  grep -q "its certificate does not name the host '$(hostname)'" ./*.log
   # Without TLS, to a receiver that wants it, and the other way round.
   not "$RUTILE" record --to "relay://127.0.0.1:$p/no" -- touch ran 2>err
+  grep -q "a collector that takes only TLS is addressed as relays://" err
   "$RUTILE" record --to "relays://127.0.0.1:$p/yes" --tls pki/client -e syscall:getpgid -- true
   end_relay
   [ -d "$(stored yes)" ]
