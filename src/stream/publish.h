@@ -10,8 +10,8 @@ struct rut_err;
 
 /*
  * Returns when the server has it, within some ten seconds: 0 or -errno. A status of HTTP other than
- * 2xx is -EREMOTEIO, or -EBUSY for those that may pass: 408, 429, 500, 502 to 504. `tls`: the directory of certificates; NULL: the usual one. `type`: the
- * content type of what is sent by HTTP.
+ * 2xx is -EREMOTEIO, or -EBUSY for those that may pass: 408, 429, 500, 502 to 504. `tls`: the
+ * directory of certificates; NULL: the usual one. `type`: the content type of what is sent by HTTP.
  */
 int rut_publish(const char *url, const char *tls, const char *type, const char *data, size_t len,
 		struct rut_err *err);
