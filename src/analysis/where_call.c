@@ -449,6 +449,17 @@ static bool has_gvl(const struct rut_where_thread *t, int64_t now_ns)
 	       t->after_ns + now_ns - since_ns < COMPUTES_NS;
 }
 
+static void enter_futex(struct rut_where_thread *t, const struct decoder *d,
+			const struct rut_hook_syscall *h)
+{
+	uint64_t op = FUTEX_CMD(rut_ctf_u64(h->ev, &d->op));
+	bool waits = op == FUTEX_WAIT_ || op == FUTEX_WAIT_BITSET_;
+
+	t->frees = waits || op == FUTEX_LOCK_PI_;
+	t->timed = waits && rut_ctf_u64(h->ev, &d->timeout) != 0;
+	t->had_gvl = t->timed && has_gvl(t, h->ts_ns);
+}
+
 void rut_an_where_call_entry(struct rut_where *w, struct rut_where_thread *t,
 			     const struct rut_hook_syscall *h)
 {
@@ -495,11 +506,7 @@ void rut_an_where_call_entry(struct rut_where *w, struct rut_where_thread *t,
 			t->call_place = RUT_PLACE_SLEEP;
 		break;
 	case HOW_FUTEX:
-		op = FUTEX_CMD(rut_ctf_u64(h->ev, &d->op));
-		t->frees = op == FUTEX_WAIT_ || op == FUTEX_WAIT_BITSET_ || op == FUTEX_LOCK_PI_;
-		t->timed = rut_ctf_u64(h->ev, &d->timeout) != 0 &&
-			   (op == FUTEX_WAIT_ || op == FUTEX_WAIT_BITSET_);
-		t->had_gvl = t->timed && has_gvl(t, h->ts_ns);
+		enter_futex(t, d, h);
 		break;
 	case HOW_CONNECT:
 		enter_connect(w, t, d, h->ev);

@@ -64,7 +64,7 @@ static int run(const char *const *argv, bool shown, const struct rut_method_idle
 	       struct rut_buf *out, struct rut_err *err)
 {
 	_cleanup_close_ int fd = memfd_create("rutile-output", MFD_CLOEXEC);
-	pid_t pid;
+	pid_t pid = 0;
 	int rc = fd < 0 ? -errno : rut_cli_self_start(argv, fd, fd, &pid);
 
 	if (rc)
