@@ -1,135 +1,228 @@
 # SPDX-License-Identifier: MIT
 """What `rutile profile` costs: the programs in the kernel (by the kernel's own count of their time, which
-kernel.bpf_stats_enabled switches on) and the process of rutile, in percent of one CPU."""
+kernel.bpf_stats_enabled switches on), rutile's own CPU time, and the CPU time of what is profiled: the time of its units of
+work with a profiler, compared with the time without in the same run."""
 import json
 import os
 import pathlib
+import pty
 import shutil
 import signal
 import statistics
 import subprocess
 import tempfile
+import threading
 import time
 
-# 100 frames, then work or waiting.
-RUBY = """
-def deep(n, &block)
-  n == 0 ? block.call : deep(n - 1, &block)
-end
-mode, rate = ARGV[0], ARGV[1].to_f
-deep(97) do
-  if mode == "busy"
-    x = 0
-    x += 1 while true
-  else
-    # A thread that waits and is woken, `rate` times a second.
-    loop { sleep(1 / rate) }
-  end
-end
-"""
+SETTLE = 3  # seconds: what runs at the start (symbols, mappings) is not what it costs to stay on
 
 
-def programs():
-    """Time and runs of the eBPF programs of rutile, by name."""
+class Target:
+    """Processes of bench/profile.rb; the first is on a CPU of its own while it is busy."""
+
+    def __init__(self, b, mode, count=1, rate=0):
+        script = b.top / "bench" / "profile.rb"
+        # Ahead of what else runs on the machine: every sample of its CPU is to be one of it.
+        self.processes = [subprocess.Popen(["nice", "-n", "-19", "ruby", script, mode, str(rate)], stdout=subprocess.PIPE,
+                                           text=True, start_new_session=True) for _ in range(count)]
+        self.pids = [p.pid for p in self.processes]
+        self.units = []  # (when, units, ns)
+        for p in self.processes:
+            # Where sessions share the CPUs, priorities count within a session only.
+            group = pathlib.Path(f"/proc/{p.pid}/autogroup")
+            if group.exists():
+                group.write_text("-19")
+            if mode == "busy":
+                os.sched_setaffinity(p.pid, {os.cpu_count() - 1})
+            threading.Thread(target=self.read, args=(p,), daemon=True).start()
+        time.sleep(2)
+
+    def read(self, p):
+        for line in p.stdout:
+            n, ns = line.split()
+            self.units.append((time.monotonic(), int(n), int(ns)))
+
+    def unit_ns(self, begin, end):
+        """CPU time of a unit: the lower quartile, because other work on the machine only adds to it."""
+        times = [ns / n for when, n, ns in self.units if begin + 0.5 < when < end]
+        return statistics.quantiles(times, n=4)[0] if len(times) > 1 else 0
+
+    def rate(self, begin, end):
+        return sum(n for when, n, _ in self.units if begin < when <= end) / (end - begin)
+
+    def end(self):
+        for p in self.processes:
+            p.kill()
+            p.wait()
+
+
+def programs(pid):
+    """Name, time and runs of each eBPF program that the process holds."""
     out = subprocess.run(["bpftool", "prog", "list", "-j"], capture_output=True, text=True,
                          env=os.environ | {"PATH": os.environ["PATH"] + ":/usr/sbin"})
-    sums = {}
-    for p in json.loads(out.stdout or "[]"):
-        if p.get("name", "") in ("on_sample", "sched_switch", "sched_waking"):
-            s = sums.setdefault((p["id"], p["name"]), [0, 0])
-            s[0] += p.get("run_time_ns", 0)
-            s[1] += p.get("run_cnt", 0)
-    return sums
+    names = {p["id"]: p.get("name", "") for p in json.loads(out.stdout or "[]")}
+    found = {}
+    for f in pathlib.Path(f"/proc/{pid}/fdinfo").iterdir():
+        info = dict(line.split(":", 1) for line in f.read_text().splitlines() if ":" in line)
+        if "run_cnt" in info:
+            key = int(info["prog_id"])
+            found[key] = (names.get(key, ""), int(info["run_time_ns"]), int(info["run_cnt"]))
+    return found
 
 
-def measure(b, pid, args, seconds):
-    """Percent of a CPU in the kernel and in rutile, and runs and ns a run of the programs."""
-    before = set(programs())
-    out = tempfile.mkdtemp(prefix="rutile-bench")
-    p = subprocess.Popen([b.rutile, "profile", str(pid), "-o", out + "/t", *args],
-                         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    # What runs at the start (symbols, mappings) is not what it costs to stay on.
-    while not any(f.stat().st_size for f in pathlib.Path(out).glob("t/kernel/kernel_*")) and p.poll() is None:
-        time.sleep(0.1)
-    time.sleep(3)
-    first, begun = programs(), time.monotonic()
-    cpu = user_cpu(p.pid)
+def cpu_of(pid):
+    """Seconds on a CPU so far, of all threads."""
+    return sum(int((t / "schedstat").read_text().split()[0]) for t in pathlib.Path(f"/proc/{pid}/task").iterdir()) / 1e9
+
+
+def clocked(target, process, seconds):
+    """Lets the profiler run; what it took, in percent of a CPU."""
+    time.sleep(SETTLE)
+    first, begun, cpu = programs(process.pid), time.monotonic(), cpu_of(process.pid)
     time.sleep(seconds)
-    last, elapsed = programs(), time.monotonic() - begun
-    cpu = user_cpu(p.pid) - cpu
-    p.send_signal(signal.SIGINT)
-    p.wait()
-    shutil.rmtree(out)
+    cpu, ended, last = cpu_of(process.pid) - cpu, time.monotonic(), programs(process.pid)
     rows = {}
-    for key, (ns, runs) in last.items():
-        if key in before or key not in first:
-            continue
-        r = rows.setdefault(key[1], [0, 0])
-        r[0] += ns - first[key][0]
-        r[1] += runs - first[key][1]
-    kernel = sum(r[0] for r in rows.values()) / elapsed / 1e7
-    return kernel, cpu / elapsed * 100, rows, elapsed
+    for key, (name, ns, runs) in last.items():
+        row = rows.setdefault(name, [0, 0])
+        row[0] += ns - first[key][1]
+        row[1] += runs - first[key][2]
+    elapsed = ended - begun
+    return {"kernel": sum(r[0] for r in rows.values()) / elapsed / 1e7, "own": cpu / elapsed * 100, "rows": rows,
+            "unit": target.unit_ns(begun, ended), "rate": target.rate(begun, ended), "seconds": elapsed}
 
 
-def user_cpu(pid):
-    """Seconds on a CPU so far, of the main thread, which is all there is."""
-    return int(open(f"/proc/{pid}/schedstat").read().split()[0]) / 1e9
+def stop(process):
+    process.send_signal(signal.SIGINT)
+    process.wait()
 
 
-def start(mode, rate=0):
-    # Ahead of what else runs on the machine: every sample of its CPU is to be one of it.
-    p = subprocess.Popen(["nice", "-n", "-19", "ruby", "-e", RUBY, mode, str(rate)])
-    time.sleep(1)
-    return p
+def rutile(b, target, args, seconds, screen=False):
+    """`rutile profile` into a directory, or on a terminal."""
+    with tempfile.TemporaryDirectory(prefix="rutile-bench") as out:
+        pids = [str(p) for p in target.pids]
+        if not screen:
+            p = subprocess.Popen([b.rutile, "profile", *pids, "-o", out + "/t", *args],
+                                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            while not any(f.stat().st_size for f in pathlib.Path(out).glob("t/kernel/kernel_*")) and p.poll() is None:
+                time.sleep(0.1)
+            m = clocked(target, p, seconds)
+            stop(p)
+            return m
+        ours, theirs = pty.openpty()
+        p = subprocess.Popen([b.rutile, "profile", *pids, *args], stdin=theirs, stdout=theirs, stderr=theirs,
+                             start_new_session=True)
+        os.close(theirs)
+        threading.Thread(target=drain, args=(ours,), daemon=True).start()
+        time.sleep(2)
+        m = clocked(target, p, seconds)
+        stop(p)
+        return m
 
 
-def perf_cpu(pid, hz, seconds):
+def drain(fd):
+    try:
+        while os.read(fd, 65536):
+            pass
+    except OSError:
+        pass
+    os.close(fd)
+
+
+def perf(_, target, args, seconds):
     with tempfile.TemporaryDirectory() as d:
-        p = subprocess.Popen(["perf", "record", "-q", "-g", "-e", "cpu-clock", "-F", str(hz), "-p", str(pid), "-o", d + "/p"],
+        p = subprocess.Popen(["perf", "record", "-q", "-e", "cpu-clock", *args, "-p", str(target.pids[0]), "-o", d + "/p"],
                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        time.sleep(1)
-        cpu = user_cpu(p.pid)
-        time.sleep(seconds)
-        cpu = user_cpu(p.pid) - cpu
-        p.send_signal(signal.SIGINT)
-        p.wait()
-        return cpu / seconds * 100
+        m = clocked(target, p, seconds)
+        stop(p)
+        return m
 
 
-def outside(b, pid, hz, seconds):
+def outside(b, target, args, seconds):
     """rbspy's method, as a program of its own."""
-    p = subprocess.Popen([b.build / "bench" / "outside", str(pid), str(hz), "100", str(seconds)])
+    p = subprocess.Popen([b.build / "bench" / "outside", str(target.pids[0]), args[0], str(seconds + SETTLE + 2), *args[1:]],
+                         stdout=subprocess.PIPE, text=True)
+    m = clocked(target, p, seconds)
+    samples = int(p.stdout.read().split()[0])
     _, _, usage = os.wait4(p.pid, 0)
-    return (usage.ru_utime + usage.ru_stime) / seconds * 100
+    p.returncode = 0
+    # On a busy machine it does not come to all of its samples.
+    m["own"] = (usage.ru_utime + usage.ru_stime) / samples * int(args[0]) * 100
+    return m
+
+
+def nothing(_, target, args, seconds):
+    begun = time.monotonic()
+    time.sleep(seconds)
+    ended = time.monotonic()
+    return {"unit": target.unit_ns(begun, ended), "rate": target.rate(begun, ended)}
+
+
+def alternate(b, target, jobs, seconds):
+    """Each job in turn with a time without any before it; medians. `more`: CPU time that the target took more, in percent."""
+    found = {name: [] for name in jobs}
+    for _ in range(b.runs):
+        for name, (job, args) in jobs.items():
+            plain = nothing(b, target, args, max(3, seconds / 2))
+            m = job(b, target, args, seconds)
+            m["more"] = (m["unit"] / plain["unit"] - 1) * 100 if plain["unit"] else 0
+            m["plain"] = plain["unit"]
+            found[name].append(m)
+    return found
+
+
+def middle(ms, key):
+    return statistics.median(m[key] for m in ms)
+
+
+def on_cpu(b, seconds):
+    jobs = {}
+    for hz in ("99", "999"):
+        jobs[f"`rutile profile --on-cpu --hz {hz}` into a directory"] = (rutile, ["--on-cpu", "--hz", hz])
+        jobs[f"`rutile profile --on-cpu --hz {hz}` on a terminal"] = (
+            lambda *a: rutile(*a, screen=True), ["--on-cpu", "--hz", hz])
+        if b.have("perf"):
+            jobs[f"`perf record -F {hz} -g`"] = (perf, ["-F", hz, "-g"])
+            jobs[f"`perf record -F {hz} --call-graph dwarf`"] = (perf, ["-F", hz, "--call-graph", "dwarf"])
+        jobs[f"reading from outside, {hz} Hz"] = (outside, [hz])
+        jobs[f"reading from outside, {hz} Hz, stopped for it"] = (outside, [hz, "stop"])
+    target = Target(b, "busy")
+    found = alternate(b, target, jobs, seconds)
+    target.end()
+    rows = []
+    for name, ms in found.items():
+        sums = [r for m in ms for r in m["rows"].values()]
+        runs = sum(r[1] for r in sums)
+        ours = name.startswith("`rutile")
+        rows.append([name, f"{middle(ms, 'kernel'):.2f}" if ours else "", f"{middle(ms, 'own'):.2f}",
+                     f"{middle(ms, 'kernel') + middle(ms, 'own'):.2f}" if ours else "", f"{middle(ms, 'more'):+.2f}",
+                     f"{sum(r[0] for r in sums) / runs / 1000:.1f}" if ours and runs else ""])
+    b.table("One busy thread below 100 Ruby frames: percent of one CPU",
+            ["", "programs in the kernel", "the profiler's process", "both", "CPU time of the target more, %", "us a sample"], rows)
+
+
+def off_cpu(b, seconds):
+    rows = []
+    for mode, what in (("same", "one stack"), ("many", "64 stacks in turn")):
+        target = Target(b, mode, 4, 1250)
+        ms = alternate(b, target, {"off": (rutile, ["--off-cpu"])}, seconds)["off"]
+        target.end()
+        switches = statistics.median(m["rows"]["sched_switch"][1] / m["seconds"] for m in ms)
+        rows.append([what, f"{middle(ms, 'rate'):.0f}", f"{switches:.0f}", f"{middle(ms, 'kernel'):.2f}", f"{middle(ms, 'own'):.2f}",
+                     f"{middle(ms, 'kernel') + middle(ms, 'own'):.2f}",
+                     f"{statistics.median(m['kernel'] * 1e4 / m['rate'] for m in ms):.2f}",
+                     f"{statistics.median(m['unit'] - m['plain'] for m in ms) / 1000:+.2f} of {middle(ms, 'plain') / 1000:.1f}"])
+    b.table("`rutile profile --off-cpu` of four Ruby processes below 100 frames that wait: percent of one CPU",
+            ["", "waits a second", "runs of sched_switch", "programs in the kernel", "rutile", "both", "us a wait in the kernel",
+             "CPU time of the target a wait, us"], rows)
 
 
 def run(b):
-    seconds = 4 if b.quick else 8
+    seconds = 3 if b.quick else 6
     stats = pathlib.Path("/proc/sys/kernel/bpf_stats_enabled")
     was = stats.read_text()
     stats.write_text("1")
     try:
-        p = start("busy")
-        print("| 100 frames of Ruby, one busy thread | in the kernel | rutile itself |\n|---|---|---|")
-        for hz in (99, 999):
-            ms = [measure(b, p.pid, ["--hz", str(hz)], seconds) for _ in range(b.runs)]
-            print(f"| `rutile profile --hz {hz}` | {statistics.median(m[0] for m in ms):.3f} % of one CPU | "
-                  f"{statistics.median(m[1] for m in ms):.2f} % |")
-            print(f"| reading from outside (rbspy's method), {hz} Hz | | "
-                  f"{statistics.median(outside(b, p.pid, hz, seconds) for _ in range(b.runs)):.2f} % |")
-            if b.have("perf"):
-                print(f"| `perf record -g -F {hz}`, native frames only | not counted | "
-                      f"{statistics.median(perf_cpu(p.pid, hz, seconds) for _ in range(b.runs)):.2f} % |")
-        p.kill()
-        p = start("wait", 5000)
-        ms = [measure(b, p.pid, ["--off-cpu"], seconds) for _ in range(b.runs)]
-        p.kill()
-        print("\n| `rutile profile --off-cpu`, 100 frames of Ruby | |\n|---|---|")
-        for name in ("sched_switch", "sched_waking"):
-            runs = statistics.median(m[2][name][1] / m[3] for m in ms)
-            ns = statistics.median(m[2][name][0] / max(1, m[2][name][1]) for m in ms)
-            print(f"| {name} | {runs:.0f} runs a second, {ns:.0f} ns each |")
-        print(f"| in the kernel | {statistics.median(m[0] for m in ms):.2f} % of one CPU |")
-        print(f"| rutile itself | {statistics.median(m[1] for m in ms):.2f} % |")
+        on_cpu(b, seconds)
+        off_cpu(b, seconds)
     finally:
         stats.write_text(was)
