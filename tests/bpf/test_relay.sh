@@ -104,7 +104,7 @@ print(*(os.readlink(f'/proc/{os.getppid()}/fd/{n}') for n in os.listdir(f'/proc/
   [ -z "$(ls -d rutile-* 2>/dev/null)" ]
   # The packets are not written into files in memory either: only the directories are there.
   grep -q '/kernel$' files
-  ! grep -q 'kernel_[0-9]' files
+  not grep -q 'kernel_[0-9]' files
   grep -q "relay://127.0.0.1:$p: .* 0 events lost" err
   readers "$(stored record)" >/dev/null
   [ "$(babeltrace2 "$(stored record)" | grep -c 'entry_getpgid: .*pid = 424242 }')" = 3000 ]
