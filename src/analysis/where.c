@@ -423,6 +423,15 @@ static struct rut_thread *waker_of(const struct rut_where *w, const struct rut_t
 	return rut_an_state_thread(w->st, wake->tid);
 }
 
+/* The timer's interrupt comes in any call of any thread, a futex is released by one of its own. */
+static bool ends_futex(const char *call, bool kills, bool own_process, bool exiting)
+{
+	if (!call)
+		return own_process;
+	return !strncmp(call, "futex", 5) || kills ||
+	       (own_process && (exiting || !strncmp(call, "exit", 4)));
+}
+
 /*
  * Does a wakeup by this thread end what the other one waits for? Data come from calls that send and
  * from threads that end. A signal that interrupts a wait for data does not bring them, but servers
@@ -434,12 +443,8 @@ static bool ends_wait(const struct rut_where_thread *t, const struct rut_thread 
 	const char *call = by->syscall ? by->syscall->name : NULL;
 	bool kills = call && strstr(call, "kill");
 
-	/* The timer's interrupt comes in any call of any thread, a futex is released by one of its
-	 * own. */
 	if (t->call && !strncmp(t->call, "futex", 5))
-		return by->pid == t->thread->pid ? !call || !strncmp(call, "futex", 5) || kills ||
-							   by->exiting || !strncmp(call, "exit", 4)
-						 : call && (!strncmp(call, "futex", 5) || kills);
+		return ends_futex(call, kills, by->pid == t->thread->pid, by->exiting);
 	if (t->block != RUT_PLACE_NET && t->block != RUT_PLACE_PIPE)
 		return true;
 	if (!call || rut_an_state_sends(call))

@@ -6,6 +6,7 @@
  */
 #include "ruby/requests.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -192,10 +193,12 @@ static void packet(struct rut_tracer *t, struct rut_tracee *p, const unsigned ch
  */
 static uint64_t packet_bytes(const struct rut_ring *ring, const unsigned char *packet)
 {
-	const struct rut_packet *head = (const struct rut_packet *)packet;
-	uint64_t bytes = __atomic_load_n(&head->content_size, __ATOMIC_RELAXED) / 8;
+	const uint64_t *bits =
+		(const void *)(packet + offsetof(struct rut_packet, content_size)); /* aligned */
+	uint64_t bytes = __atomic_load_n(bits, __ATOMIC_RELAXED) / 8;
 
-	return bytes < sizeof(*head) || bytes > ring->subbuf_size ? ring->subbuf_size : bytes;
+	return bytes < sizeof(struct rut_packet) || bytes > ring->subbuf_size ? ring->subbuf_size
+									      : bytes;
 }
 
 static void drain(struct rut_tracer *t, struct rut_tracee *p)

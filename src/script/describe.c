@@ -86,7 +86,7 @@ static struct line *line_of(const struct rut_script_description *d, uint32_t pos
 /* A line without the space around it; what does not print is a space. */
 static int add_line(struct rut_script_description *d, const struct rut_source *s, struct line *l)
 {
-	char text[LINE_MAX_BYTES + 1];
+	char text[LINE_MAX_BYTES + 1] = "";
 	uint32_t at = l->begin;
 	size_t n = 0;
 	int rc;

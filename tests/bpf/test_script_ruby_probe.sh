@@ -282,7 +282,8 @@ get() {
 }
 
 workers_are() {
-  [ "$(pgrep -cP "$pid")" = 2 ] && [ "$(grep -c "phase: $1" puma.out)" = 2 ]
+  [ "$(pgrep -cP "$pid")" = 2 ] || return 1
+  [ "$(grep -c "phase: $1" puma.out)" = 2 ]
 }
 
 # A cluster of Puma that replaces its workers, one of which is killed besides. Each worker writes down how many calls it has counted.
