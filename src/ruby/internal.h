@@ -89,6 +89,8 @@ struct rut_record_to {
 	/* Of processes that have exited: complete but for the end of the trace. Owned. */
 	struct rut_record_out **retired;
 	size_t nretired;
+	unsigned char *copy; /* of a packet; owned, for the processes in turn */
+	size_t copy_bytes;
 };
 
 /* A process of a tree that is not traced yet, or never will be. */

@@ -63,7 +63,6 @@ struct rut_record_out {
 	struct rut_buf text;
 	size_t labelled;
 	struct rut_record_generations generations;
-	unsigned char *copy;  /* of a packet */
 	uint64_t complete_ns; /* earlier records are all there */
 	uint64_t described_ns;
 };
@@ -146,18 +145,22 @@ static uint64_t lost_of(const struct rut_record_out *o, const struct rut_ring *r
 }
 
 /* A copy of the packet whose records have the numbers of their generations; NULL: no memory. */
-static const unsigned char *renumbered(struct rut_record_out *o, const struct rut_ring *r,
+static const unsigned char *renumbered(struct rut_record_to *to, const struct rut_record_out *o,
 				       const unsigned char *packet, size_t content)
 {
 	const size_t head = sizeof(struct rut_packet);
 
-	if (!o->copy)
-		o->copy = malloc(r->subbuf_size);
-	if (!o->copy)
-		return NULL;
-	memcpy(o->copy, packet, content);
-	rut_record_renumber(o->copy + head, content - head, &o->generations);
-	return o->copy;
+	if (content > to->copy_bytes) {
+		unsigned char *more = realloc(to->copy, content);
+
+		if (!more)
+			return NULL;
+		to->copy = more;
+		to->copy_bytes = content;
+	}
+	memcpy(to->copy, packet, content);
+	rut_record_renumber(to->copy + head, content - head, &o->generations);
+	return to->copy;
 }
 
 /* `packet`, of so many records: in the ring, or a copy that does not change. */
@@ -175,7 +178,7 @@ static int append_events(struct rut_tracer *t, struct rut_record_out *o, const s
 	    content > r->subbuf_size)
 		return 0; /* the process wrote over it */
 	if (t->config.grows) {
-		packet = renumbered(o, r, packet, content);
+		packet = renumbered(&t->record, o, packet, content);
 		if (!packet)
 			return -ENOMEM;
 	}
@@ -330,7 +333,6 @@ static void out_free(struct rut_record_out *o)
 	rut_buf_fini(&o->labels);
 	rut_buf_fini(&o->text);
 	free(o->generations.ends);
-	free(o->copy);
 	free(o->path);
 	free(o);
 }
@@ -542,6 +544,8 @@ static int retire(struct rut_tracer *t, struct rut_tracee *p)
 	rut_closep(&p->out->dir_fd);
 	rut_buf_fini(&p->out->labels);
 	rut_buf_fini(&p->out->text);
+	free(p->out->generations.ends);
+	p->out->generations = (struct rut_record_generations){0};
 	p->out = NULL;
 	return 0;
 }
@@ -669,6 +673,9 @@ static int end_all(struct rut_tracer *t, uint64_t end_ns)
 	free(t->record.retired);
 	t->record.retired = NULL;
 	t->record.nretired = 0;
+	free(t->record.copy);
+	t->record.copy = NULL;
+	t->record.copy_bytes = 0;
 	return first;
 }
 
