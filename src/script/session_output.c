@@ -11,6 +11,9 @@
 #include "script/ruby_attach.h"
 #include "script/trace.h"
 
+/* How long an interval probe waits for an attempt to attach to a Ruby process. */
+static const uint64_t PUT_OFF_NS = 5000000000;
+
 static int prepare_output(struct rut_script_session *s, FILE *out, bool json)
 {
 	struct rut_script_out_config config = {
@@ -168,10 +171,29 @@ static int side_open(void *arg, const char *dir, const struct rut_trace_clock *c
 	return rc ? rc : begin_trace(s, dir, clock, err);
 }
 
-/* Interval probes that are due; missed ones are not repeated. */
+/* Is one of them due? When it was; 0: none is. */
+static uint64_t due_since_ns(const struct rut_script_session *s, uint64_t now)
+{
+	uint64_t ret = 0;
+
+	for (size_t i = 0; s->next_ns && i < s->p->nprogs; i++)
+		if (s->next_ns[i] && now >= s->next_ns[i] && (!ret || s->next_ns[i] < ret))
+			ret = s->next_ns[i];
+	return ret;
+}
+
+/*
+ * Interval probes that are due, after the hits of Ruby probes up to then; missed ones are not
+ * repeated. While an attempt to attach keeps the hits, they are put off: the rings are read
+ * meanwhile.
+ */
 static int run_intervals(struct rut_script_session *s, struct rut_err *err)
 {
-	uint64_t now = rut_ring_clock();
+	uint64_t now = rut_ring_clock(), since = s->paused ? 0 : due_since_ns(s, now);
+	int taken = since ? rut_script_session_rubies_take(s, now - since > PUT_OFF_NS, err) : 0;
+
+	if (taken)
+		return taken == RUT_SCRIPT_RUBIES_BUSY ? 0 : taken;
 
 	if (s->paused)
 		return 0;

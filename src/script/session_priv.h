@@ -80,8 +80,12 @@ int rut_script_session_run_kind(struct rut_script_session *s, enum rut_probe_kin
  */
 int rut_script_session_rubies_begin(struct rut_script_session *s, struct rut_err *err);
 int rut_script_session_rubies_follow(struct rut_script_session *s, struct rut_err *err);
-/* Counts what was hit up to now; waits for an attempt to end. 0 or -errno. */
-int rut_script_session_rubies_take(struct rut_script_session *s, struct rut_err *err);
+/*
+ * Counts what was hit up to now. 0 or -errno; while an attempt lasts it waits for its end, or
+ * counts nothing and returns RUT_SCRIPT_RUBIES_BUSY.
+ */
+enum { RUT_SCRIPT_RUBIES_BUSY = 1 };
+int rut_script_session_rubies_take(struct rut_script_session *s, bool wait, struct rut_err *err);
 /* Lets all of them go, for good; while the session is stopped. Both wait for an attempt, too. */
 void rut_script_session_rubies_end(struct rut_script_session *s);
 void rut_script_session_rubies_pause(struct rut_script_session *s, bool pause);

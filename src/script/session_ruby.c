@@ -311,12 +311,16 @@ int rut_script_session_rubies_follow(struct rut_script_session *s, struct rut_er
 	return start_follower(s, err);
 }
 
-int rut_script_session_rubies_take(struct rut_script_session *s, struct rut_err *err)
+int rut_script_session_rubies_take(struct rut_script_session *s, bool wait, struct rut_err *err)
 {
 	struct rut_script_follower *f = s->follower;
 	int rc;
 
-	if (f)
+	if (!rut_script_needs_agent(s->p))
+		return 0;
+	if (f && !wait && pthread_mutex_trylock(&f->lock))
+		return RUT_SCRIPT_RUBIES_BUSY;
+	if (f && wait)
 		pthread_mutex_lock(&f->lock);
 	rc = s->tracer ? rut_script_tracer_take(s->tracer, err) : 0;
 	if (f)
@@ -374,7 +378,7 @@ static int hold_snapshot(void *arg, const char *dir, const struct rut_trace_cloc
 {
 	struct rut_script_session *s = arg;
 
-	return rut_script_session_rubies_take(s, err);
+	return rut_script_session_rubies_take(s, true, err);
 }
 
 static void hold_pause(void *arg, bool pause)

@@ -630,6 +630,45 @@ ruby_in_a_recording() {
 }
 t_case "a session that writes has probes of Ruby" ruby_in_a_recording
 
+# The program notes when it calls. What an interval probe sees is what was called up to then; the median of many, as a
+# call may come between the two, and a run may be late.
+an_interval_sees_the_hits_before_it() {
+  cat >order.rb <<'END'
+class Order
+  def total = 1
+end
+times = []
+order = Order.new
+sleep 0.02 until File.exist?("go")
+until File.exist?("stop")
+  times << Process.clock_gettime(Process::CLOCK_BOOTTIME, :nanosecond)
+  order.total
+  sleep 0.001
+end
+File.write("times", times.join("\n"))
+END
+  echo 'ruby:Order#total { @n = count(); } interval:ms:70 { printf("seen %lld %lld\n", nsecs, @n); }' >seen.bt
+  ruby order.rb & local pid=$!
+  echo $pid >rubies
+  "$RUTILE" start ${S}ri -o trace --script seen.bt --script-target $pid
+  t_wait all_have_agents
+  : >go
+  sleep 3
+  "$RUTILE" show ${S}ri >shown
+  : >stop
+  wait $pid
+  "$RUTILE" destroy ${S}ri
+  # How many calls the probe missed, at each interval since the first call.
+  ruby -e 'times = File.readlines("times").map(&:to_i)
+    puts File.read("shown").scan(/^seen (\d+) (\d+)$/).map { |at, n| [times.count { |t| t < at.to_i }, n.to_i] }
+             .filter_map { |calls, n| calls - n if calls > 0 }' | sort -n >missed
+  [ "$(wc -l <missed)" -ge 10 ] || { head -5 shown times; false; }
+  median=$(sed -n "$(($(wc -l <missed) / 2))p" missed)
+  echo "missed: $median of some 70"
+  [ "$median" -le 2 ]
+}
+t_case "an interval probe of a session sees the hits before it" an_interval_sees_the_hits_before_it
+
 ruby_in_the_service() {
   mkdir none scripts
   ruby_script
