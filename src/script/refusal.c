@@ -19,13 +19,18 @@ static size_t insn_of(const char *line)
 	return end != line && end[0] == ':' && end[1] == ' ' && end[2] == '(' ? v : SIZE_MAX;
 }
 
-/* What is found before paths are walked has no instruction, but names it: "back-edge from insn". */
+/*
+ * What is found before paths are walked has no instruction, but names it: "back-edge from insn 7".
+ * The line of the sums, "processed 0 insns ... max_states_per_insn 0", names none.
+ */
 static size_t named_insn(const char *line)
 {
 	const char *at = strstr(line, "insn ");
 	unsigned v;
 
-	return at && sscanf(at + 5, "%u", &v) == 1 ? v : SIZE_MAX;
+	if (!at || at >= strchrnul(line, '\n') || !strncmp(line, "processed ", 10))
+		return SIZE_MAX;
+	return (at == line || at[-1] == ' ') && sscanf(at + 5, "%u", &v) == 1 ? v : SIZE_MAX;
 }
 
 size_t rut_script_refused_insn(const char *log, size_t limit)

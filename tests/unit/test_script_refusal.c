@@ -35,8 +35,10 @@ static const struct {
 	 "from 3 to 6: R0=1 R10=fp0\n6: (bf) r0 = r9\nR9 !read_ok\nprocessed 9 insns\n",
 	 10, 6, "R9 !read_ok"},
 	/* Before any path is walked. */
-	{"back-edge from insn 7 to 2\nprocessed 0 insns (limit 1000000)\n", 10, 7,
-	 "back-edge from insn 7 to 2"},
+	{"back-edge from insn 7 to 2\nverification time 9 usec\nstack depth 0\n"
+	 "processed 0 insns (limit 1000000) max_states_per_insn 0 total_states 0 peak_states 0 "
+	 "mark_read 0\n",
+	 10, 7, "back-edge from insn 7 to 2"},
 	/* Some text of the script looks like a reason. */
 	{"0: (b7) r0 = 0\n; printf(\"R9 !read_ok\") @ x.bt:1\n1: (95) exit\n"
 	 "BPF program is too large. Processed 1000001 insn\nprocessed 1000001 insns\n",
