@@ -29,7 +29,6 @@
 
 #define FLUSH_NS    1000000000ull /* a packet that does not fill up is written after that */
 #define DESCRIBE_NS 5000000000ull /* the metadata gets new names that often */
-#define GROW_NS	    1000000000ull /* the same where it grows */
 #define SLACK_NS    10000000ull	  /* a producer may be interrupted between its clock and its slot */
 #define NAMES_BYTES (1u << 20)	  /* of a packet of names */
 
@@ -63,6 +62,7 @@ struct rut_record_out {
 	struct rut_buf text;
 	size_t labelled;
 	struct rut_record_generations generations;
+	bool full;	      /* there will be no more of them */
 	uint64_t complete_ns; /* earlier records are all there */
 	uint64_t described_ns;
 };
@@ -466,6 +466,11 @@ static int write_allocated(struct rut_tracee *p, struct rut_record_out *o)
 	return flush_names(o, &b, o->names.last_ns, o->names.last_ns);
 }
 
+static struct rut_record_grown grown_of(const struct rut_record_out *o)
+{
+	return (struct rut_record_grown){o->generations.n, o->text.len, o->labels.len, o->labelled};
+}
+
 /*
  * Where the metadata grows: moves the packets that are finished now, once it has the names that
  * they use. New names wait a little for others, unless the ring fills or `all` is to be written.
@@ -476,18 +481,20 @@ static int move_named(struct rut_tracer *t, struct rut_tracee *p, bool all)
 	const struct rut_ring *r = rut_events_ring(p);
 	const uint64_t end = finished_to(r), size = (uint64_t)r->count << r->shift;
 	const uint64_t age_ns = rut_ring_clock() - o->described_ns;
-	const size_t n = o->generations.n;
 	int rc = write_names(t, p, o);
 
-	if (!rc && o->described != o->rows && n <= RUT_RECORD_GENERATIONS) {
-		if (!all && n > 1 && age_ns < (n < 512 ? GROW_NS : 4 * GROW_NS) &&
-		    end - o->pos < size / 2)
+	if (!rc && o->described != o->rows && !o->full) {
+		struct rut_record_grown grown = grown_of(o);
+
+		if (!all && !rut_record_generation_due(&grown, age_ns) && end - o->pos < size / 2)
 			return 0;
-		if (n == RUT_RECORD_GENERATIONS)
+		rc = describe(t, o);
+		grown = grown_of(o);
+		o->full = !rc && rut_record_generations_full(&grown);
+		if (o->full)
 			rut_warn("process %d has new methods all the time: those from here on have "
 				 "no names at the collector until the trace is rotated",
 				 (int)p->pid);
-		rc = describe(t, o);
 	}
 	if (!rc)
 		rc = move_packets(t, p, end);

@@ -7,6 +7,12 @@
 
 #include "agent/record.h"
 
+#define WAIT_NS	    1000000000ull /* for others that come with it */
+#define WAIT_MAX_NS (10 * WAIT_NS)
+#define TEXT_BYTES  (1u << 20) /* for each that the text has, the wait is longer by WAIT_NS */
+#define TEXT_MAX    (64u << 20)
+#define MANY	    512 /* generations, from which on they are made rarely */
+
 int rut_record_generations_add(struct rut_record_generations *g, uint32_t end)
 {
 	uint32_t *more = reallocarray(g->ends, g->n + 1, sizeof(*more));
@@ -16,6 +22,24 @@ int rut_record_generations_add(struct rut_record_generations *g, uint32_t end)
 	g->ends = more;
 	more[g->n++] = end;
 	return 0;
+}
+
+bool rut_record_generation_due(const struct rut_record_grown *g, uint64_t age_ns)
+{
+	uint64_t wait_ns = g->generations < MANY ? WAIT_NS : 4 * WAIT_NS, longer_ns;
+
+	if (g->generations <= 1)
+		return true;
+	/* What adds a quarter to all labels is soon worth the whole text. */
+	longer_ns = wait_ns + g->text / TEXT_BYTES * WAIT_NS;
+	if (g->labels - g->labelled < g->labelled / 4)
+		wait_ns = longer_ns < WAIT_MAX_NS ? longer_ns : WAIT_MAX_NS;
+	return age_ns >= wait_ns;
+}
+
+bool rut_record_generations_full(const struct rut_record_grown *g)
+{
+	return g->generations > RUT_RECORD_GENERATIONS || g->text >= TEXT_MAX;
 }
 
 /* Whose enumeration has the row; the last one for a row that has no name. */

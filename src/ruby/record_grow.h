@@ -10,6 +10,7 @@
 #ifndef RUT_RUBY_RECORD_GROW_H
 #define RUT_RUBY_RECORD_GROW_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -24,6 +25,23 @@ struct rut_record_generations {
 
 /* Adds one. Returns 0 or -ENOMEM. */
 int rut_record_generations_add(struct rut_record_generations *g, uint32_t end);
+
+/* How far the metadata of a process is. */
+struct rut_record_grown {
+	size_t generations;
+	size_t text;	 /* bytes of it */
+	size_t labels;	 /* bytes of all labels so far */
+	size_t labelled; /* of those that are in it */
+};
+
+/*
+ * Is it time for a generation, `age_ns` after the last one? A later one may repeat all labels, and
+ * each one writes the whole text again: they are the rarer the longer that is.
+ */
+bool rut_record_generation_due(const struct rut_record_grown *g, uint64_t age_ns);
+
+/* No further generation is to follow: numbers, or memory, would not suffice. */
+bool rut_record_generations_full(const struct rut_record_grown *g);
 
 /*
  * Gives the records of a packet, without its head, their generations' numbers. What is no record

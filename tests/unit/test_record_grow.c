@@ -88,11 +88,59 @@ static void test_bad(void **state)
 	free(g.ends);
 }
 
+#define SECOND 1000000000ull
+
+/*
+ * `rows` labels of 70 bytes come evenly within `seconds`, in rounds of 50 ms; each generation
+ * repeats them all. Returns how often the text was written.
+ */
+static unsigned int warm_up(size_t rows, unsigned int seconds, struct rut_record_grown *g)
+{
+	const unsigned int rounds = seconds * 20;
+	unsigned int written = 0;
+	uint64_t last_ns = 0;
+
+	for (unsigned int i = 1; i <= rounds && !rut_record_generations_full(g); i++) {
+		uint64_t ns = i * SECOND / 20;
+
+		g->labels = rows * i / rounds * 70;
+		if (g->labels == g->labelled || !rut_record_generation_due(g, ns - last_ns))
+			continue;
+		g->text += 2 * g->labels - g->labelled;
+		g->labelled = g->labels;
+		g->generations++;
+		written++;
+		last_ns = ns;
+	}
+	return written;
+}
+
+/* Names that come for long do not make of the metadata a multiple of them, without end. */
+static void test_due(void **state)
+{
+	struct rut_record_grown few = {.generations = 1}, warm = few, all = few;
+
+	/* A small text: each second. */
+	assert_in_range(warm_up(100, 100, &few), 90, 100);
+	assert_in_range(warm_up(10000, 300, &warm), 40, 100);
+	assert_in_range(warm.text, 0, 32u << 20);
+	assert_false(rut_record_generations_full(&warm));
+	assert_true(rut_record_generation_due(&warm, 10 * SECOND));
+	warm_up(262144, 3600, &all);
+	assert_true(rut_record_generations_full(&all));
+	assert_in_range(all.text, 64u << 20, (64u << 20) + 2 * 262144 * 70);
+	few.generations = RUT_RECORD_GENERATIONS;
+	assert_false(rut_record_generations_full(&few));
+	few.generations++;
+	assert_true(rut_record_generations_full(&few));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_all),
 		cmocka_unit_test(test_bad),
+		cmocka_unit_test(test_due),
 	};
 
 	return cmocka_run_group_tests_name("record_grow", tests, NULL, NULL);
