@@ -261,6 +261,7 @@ static void confirm_file(struct rut_stream_file *f)
 /* The recorder takes the lock: no disk I/O under it. The lists grow at their ends only. */
 static void release(struct rut_sender *s, struct rut_chunk *c, const struct batch *b)
 {
+	uint64_t events, packets;
 	bool kept_up;
 
 	pthread_mutex_lock(&s->lock);
@@ -281,12 +282,13 @@ static void release(struct rut_sender *s, struct rut_chunk *c, const struct batc
 	s->stats.packets += b->packets;
 	kept_up = s->dropping && s->waiting < s->limit / 2;
 	s->dropping &= !kept_up;
+	events = s->stats.dropped_events;
+	packets = s->stats.dropped_packets;
 	pthread_cond_broadcast(&s->wake);
 	pthread_mutex_unlock(&s->lock);
 	if (kept_up)
 		rut_info("%s keeps up again: %llu events in %llu packets were dropped", s->to,
-			 (unsigned long long)s->stats.dropped_events,
-			 (unsigned long long)s->stats.dropped_packets);
+			 (unsigned long long)events, (unsigned long long)packets);
 }
 
 /* What was dropped is not to be found missing later. */
