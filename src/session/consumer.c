@@ -432,6 +432,9 @@ static void follow_clock(struct rut_consumer *c, uint64_t now)
 		c->clock_offset_ns = offset;
 		return;
 	}
+	/* The step is still there when the collector has caught up: must_rotate(). */
+	if (c->dropping)
+		return;
 	if (try_rotate(c, now, &err) < 0 || c->rotate_failed_ns)
 		return;
 	rut_warn("the %s %+.3f s: recording continues in '%s'",
