@@ -13,6 +13,7 @@
 #include "session/dynamic.h"
 #include "session/pin.h"
 #include "stream/conn.h"
+#include "stream/sender.h"
 
 /* Of a session with a script and no events. */
 enum { SCRIPT_BUFFER_BYTES = 1 << 20 };
@@ -165,9 +166,12 @@ static int set_number(const struct rut_cmd *cmd, struct rut_record_opts *o, int 
 			       : 0;
 	case RUT_OPT_SPOOL:
 		snprintf(o->output.spool, sizeof(o->output.spool), "%s", rut_cli_spool_dir());
-		return rut_parse_size(value, &o->output.spool_bytes) < 0 || !o->output.spool_bytes
-			       ? bad_value(cmd, "size", value)
-			       : 0;
+		if (rut_parse_size(value, &o->output.spool_bytes) < 0)
+			return bad_value(cmd, "size", value);
+		return o->output.spool_bytes >= RUT_SENDER_MIN_LIMIT
+			       ? 0
+			       : rut_cli_usage_error(cmd, "--spool: at least 256K, not '%s'",
+						     value);
 	case RUT_OPT_STRING_LIMIT:
 		if (rut_parse_size(value, &n) < 0 || n < RUT_STR_MIN || n > RUT_STR_MAX)
 			return rut_cli_usage_error(cmd, "%d to %d bytes of a string, not '%s'",

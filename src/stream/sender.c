@@ -21,7 +21,7 @@
 
 #define LINGER_NS   30000000000ull /* without progress, at the end */
 #define BATCH_BYTES (8ull << 20)
-#define WAKE_BYTES  (1u << 20)	   /* fewer wait until the thread looks, ten times a second */
+#define WAKE_BYTES  (1ull << 20)   /* fewer wait until the thread looks, ten times a second */
 #define NO_PEER_NS  10000000000ull /* the same while there is no connection */
 
 static void set_lock(void *arg, bool on)
@@ -70,6 +70,12 @@ static int probe(const struct rut_sender *s, struct rut_err *err)
 	return rc;
 }
 
+/* At least 1: a batch has a packet. */
+static uint64_t at_most(uint64_t bytes, uint64_t most)
+{
+	return bytes > most ? most : bytes ? bytes : 1;
+}
+
 int rut_sender_new(struct rut_sender **ret, const struct rut_sender_conf *conf, struct rut_err *err)
 {
 	struct rut_sender *s = calloc(1, sizeof(*s));
@@ -82,7 +88,8 @@ int rut_sender_new(struct rut_sender **ret, const struct rut_sender_conf *conf, 
 	s->keep = conf->keep;
 	s->drop_oldest = conf->drop_oldest && !conf->keep;
 	/* What was sent is not dropped: most of what is waiting must not have been. */
-	s->batch = s->drop_oldest && s->limit / 4 < BATCH_BYTES ? s->limit / 4 : BATCH_BYTES;
+	s->batch = s->drop_oldest ? at_most(s->limit / 4, BATCH_BYTES) : BATCH_BYTES;
+	s->wake_bytes = at_most(s->limit / 4, WAKE_BYTES);
 	s->ncpus = conf->ncpus;
 	s->beside_ns = UINT64_MAX;
 	memcpy(s->packet_uuid, conf->uuid, sizeof(s->packet_uuid));
@@ -185,7 +192,7 @@ int rut_sender_step(struct rut_sender *s, const char *dir, uint64_t begin_ns, ui
 	s->waiting += bytes;
 	if (complete_ns > s->complete_ns)
 		s->complete_ns = complete_ns;
-	if (s->waiting >= WAKE_BYTES)
+	if (s->waiting >= s->wake_bytes)
 		pthread_cond_signal(&s->wake);
 	set_lock(s, false);
 	rut_sender_full(s);

@@ -46,7 +46,8 @@ struct rut_sender_conf {
 	uint8_t uuid[16];
 };
 
-#define RUT_SENDER_LIMIT (32ull << 20)
+#define RUT_SENDER_LIMIT     (32ull << 20)
+#define RUT_SENDER_MIN_LIMIT (256ull << 10) /* with less, a few packets are all that waits */
 
 struct rut_sender_stats {
 	uint64_t bytes, packets; /* stored by the collector */

@@ -77,6 +77,7 @@ struct rut_sender {
 	char to[600], session[256], host[256];
 	char pattern[256], spool[256];
 	uint64_t limit, batch; /* bytes waiting; bytes sent before they are confirmed */
+	uint64_t wake_bytes;   /* with so many waiting the thread is woken */
 	bool keep, drop_oldest;
 	int ncpus;
 	uint8_t uuid[16], packet_uuid[16];
