@@ -31,6 +31,7 @@
 
 #define AHEAD_MAX_NS 5000000000ull
 #define HELD_MS	     1000
+#define BEHIND_NS    (2 * HELD_MS * 1000000ull)
 
 /* Packets that were taken out and are not reported yet. */
 struct rut_events {
@@ -420,7 +421,8 @@ static void tell_all(struct rut_tracer *t)
 
 /*
  * Up to when all is told: a record that is being written keeps the ones before it in its packet. A
- * process that was killed there has no more to come.
+ * process that was killed there has no more to come. The positions, too, are memory of the
+ * process: whatever it makes of them, all is told that is older than a record may take.
  */
 static uint64_t complete_ns(struct rut_tracer *t, uint64_t now)
 {
@@ -445,7 +447,7 @@ static uint64_t complete_ns(struct rut_tracer *t, uint64_t now)
 		if (now_ms - e->held_ms < HELD_MS && e->told_ns < ret)
 			ret = e->told_ns;
 	}
-	return ret;
+	return now > BEHIND_NS && ret < now - BEHIND_NS ? now - BEHIND_NS : ret;
 }
 
 int rut_events_round(struct rut_tracer *t, struct rut_err *err)

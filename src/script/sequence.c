@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 #include "script/sequence.h"
 
+#include <errno.h>
 #include <poll.h>
 #include <string.h>
 
+#include "base/err.h"
 #include "script/program.h"
 #include "script/ruby_attach.h"
 
-enum { WAITS = 50 };
+/* A process that never ends what it writes has no more than this waiting for it. */
+enum { WAITS = 50, KEPT_MAX = 64 << 20 };
 
 void rut_script_sequence_fini(struct rut_script_sequence *o)
 {
@@ -25,10 +28,13 @@ bool rut_script_sequence_keep(struct rut_script_sequence *o, const struct rut_sc
 {
 	const uint64_t word = size;
 
+	/* All of it or nothing. */
+	if (rut_buf_reserve(&o->kept, sizeof(word) + kept_bytes(size)))
+		return false;
 	rut_buf_add(&o->kept, &word, sizeof(word));
 	rut_buf_add(&o->kept, e, size);
-	rut_buf_add(&o->kept, "\0\0\0\0\0\0\0", kept_bytes(size) - size);
-	return !o->kept.failed;
+	rut_buf_fill(&o->kept, '\0', kept_bytes(size) - size);
+	return true;
 }
 
 static const struct rut_script_event *kept_at(const struct rut_script_sequence *o, size_t at,
@@ -78,7 +84,7 @@ int rut_script_sequence_round(struct rut_script_sequence *o, bool all, struct ru
 		size_t size;
 		uint64_t ns = kept_at(o, at, &size)->time_ns;
 
-		if (ns > until && !all)
+		if (ns > until && !all && o->kept.len - at <= KEPT_MAX)
 			break;
 		rc = run_until(o, ns < until ? ns : until, err);
 		/* That may have moved them: more are kept. */
@@ -91,6 +97,10 @@ int rut_script_sequence_round(struct rut_script_sequence *o, bool all, struct ru
 	if (at) {
 		memmove(o->kept.data, o->kept.data + at, o->kept.len - at);
 		o->kept.len -= at;
+	}
+	if (o->kept.failed) {
+		o->kept.failed = false;
+		rc = rc || n < 0 ? rc : rut_err_set(err, ENOMEM, "out of memory");
 	}
 	return rc ? rc : n;
 }

@@ -34,13 +34,15 @@ struct rut_script_sequence {
 
 void rut_script_sequence_fini(struct rut_script_sequence *o);
 
-/* Keeps a copy. False: there is no memory. */
+/* Keeps a copy. False: there is no memory; it is to be shown at once, and the next round reports
+ * -ENOMEM. */
 bool rut_script_sequence_keep(struct rut_script_sequence *o, const struct rut_script_event *e,
 			      size_t size);
 
 /*
  * Runs the hits up to now and shows what was kept up to now. `all`: shows all that was kept before
- * the call, and waits up to 50 ms for hits that are being written. Returns how many processes
+ * the call, and waits up to 50 ms for hits that are being written. More than 64 MiB are not kept:
+ * what is older is shown in any case. Returns how many processes
  * there are, or -errno.
  */
 int rut_script_sequence_round(struct rut_script_sequence *o, bool all, struct rut_err *err);

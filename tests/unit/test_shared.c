@@ -246,6 +246,55 @@ static void test_unfinished_record(void **state)
 	close(fd);
 }
 
+/* It has told of an hour ago, and lets a record wait that it never ends. */
+static void test_never_finished(void **state)
+{
+	int fd = memfd_create("never", MFD_CLOEXEC);
+	struct rut_tracee p = {.ctl_fd = -1, .pidfd = -1};
+	struct rut_tracee *tracees[1] = {&p};
+	struct rut_tracer t = {.tracees = tracees,
+			       .count = 1,
+			       .on_event = count_event,
+			       .config.mode = RUT_RUBY_SCRIPT};
+	const uint64_t old = rut_now_ns() - 3600000000000ull, second = 1000000000;
+	struct rut_ring r;
+
+	last_ns = calls = 0;
+	assert_int_equal(ftruncate(fd, RING_BYTES), 0);
+	ring = mmap(NULL, RING_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	assert_true(ring != MAP_FAILED);
+	assert_int_equal(
+		rut_ring_init(&r, (void *)ring, ring + PAGE, RUT_RING_DISCARD, 12, SUBBUFS), 0);
+	assert_int_equal(rut_events_open_at(&p, fd, 0, RING_BYTES, NULL), 0);
+	for (int i = 0; i < 2; i++) {
+		uint64_t ns, pos;
+		struct rut_event_hit *e =
+			rut_ring_reserve(&r, sizeof(*e), rut_ring_clock, &ns, &pos);
+
+		assert_non_null(e);
+		*e = (struct rut_event_hit){.c.header = RUT_RECORD_HEADER(RUT_EVENT_ID_HIT, old)};
+		((struct rut_packet *)rut_ring_subbuf(&r, pos))->timestamp_begin = old;
+		if (!i)
+			rut_ring_commit(&r, pos, sizeof(*e));
+		assert_int_equal(rut_events_round(&t, NULL), 0);
+	}
+	assert_int_equal(calls, 1);
+	assert_int_equal(last_ns, old);
+	for (int i = 0; i < 10; i++) {
+		uint64_t pos = r.ctl->pos, now;
+
+		/* Nothing seems to wait each other time. */
+		r.ctl->pos = i % 2 ? pos : r.ctl->consumed;
+		now = rut_now_ns();
+		assert_int_equal(rut_events_round(&t, NULL), 0);
+		r.ctl->pos = pos;
+		assert_in_range(rut_tracer_complete_ns(&t), now - 2 * second, now + second);
+	}
+	rut_events_close(&p);
+	munmap(ring, RING_BYTES);
+	close(fd);
+}
+
 static volatile sig_atomic_t disturbed;
 
 static void on_signal(int sig)
@@ -314,8 +363,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_scribbler),	  cmocka_unit_test(test_times_ahead),
-		cmocka_unit_test(test_unfinished_record), cmocka_unit_test(test_signals),
-		cmocka_unit_test(test_overlapping_core),
+		cmocka_unit_test(test_unfinished_record), cmocka_unit_test(test_never_finished),
+		cmocka_unit_test(test_signals),		  cmocka_unit_test(test_overlapping_core),
 	};
 
 	return cmocka_run_group_tests_name("shared", tests, NULL, NULL);
