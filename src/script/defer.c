@@ -285,7 +285,7 @@ struct batch {
 struct turn {
 	uint64_t time_ns;
 	size_t number, at; /* which one it is of those; where its bytes are */
-	uint32_t probe;
+	uint32_t probe, bytes;
 };
 
 struct rut_script_hits {
@@ -293,7 +293,7 @@ struct rut_script_hits {
 	bool ordered; /* one of them prints */
 	struct rut_buf
 		turns; /* struct turn; from `next` on to be run, the first `sorted` in order */
-	struct rut_buf bytes; /* of these hits */
+	struct rut_buf bytes; /* of these hits: each a struct rut_ruby_hit and its texts, packed */
 	size_t next, sorted, count;
 	uint64_t lost;
 	/* CLOCK_BOOTTIME less CLOCK_MONOTONIC; before that time, and after it: the machine slept.
@@ -351,11 +351,9 @@ static void run(struct rut_script_hits *h, struct batch *b)
 	b->n = 0;
 }
 
-/* The texts as the program reads them. False: the process wrote something else. */
-static bool unpack(const struct rut_script_hits *h, const struct batch *b,
-		   const struct rut_ruby_event *ev, unsigned char *to)
+static struct rut_ruby_hit hit_of(const struct rut_script_hits *h, const struct rut_ruby_event *ev)
 {
-	const struct rut_ruby_hit hit = {
+	return (struct rut_ruby_hit){
 		.duration_ns = ev->duration_ns,
 		.line = ev->line,
 		.mono_ns = ev->time_ns,
@@ -363,40 +361,49 @@ static bool unpack(const struct rut_script_hits *h, const struct batch *b,
 		.pid = (uint32_t)ev->pid,
 		.tid = (uint32_t)ev->tid,
 	};
-	const char *from = ev->texts;
-	size_t left = ev->text_bytes;
+}
 
-	memcpy(to, &hit, sizeof(hit));
-	to += sizeof(hit);
-	for (uint32_t i = 0; i < b->ctx->nwishes; i++, to += RUT_HIT_TEXT_BYTES) {
+/*
+ * The texts of a hit as the program reads them, at `to`; NULL: nowhere. Returns how many bytes they
+ * have packed; SIZE_MAX: the process wrote something else.
+ */
+static size_t unpack(const struct batch *b, const char *from, size_t left, unsigned char *to)
+{
+	const char *begin = from;
+
+	for (uint32_t i = 0; i < b->ctx->nwishes; i++) {
 		size_t len = strchr(RUT_HIT_NUMBERS, b->ctx->wishes[i][0])
 				     ? sizeof(uint64_t)
 				     : strnlen(from, left) + 1;
 
 		if (len > left || len > RUT_HIT_TEXT_BYTES)
-			return false;
-		memcpy(to, from, len);
+			return SIZE_MAX;
+		if (to)
+			memcpy(to + (size_t)i * RUT_HIT_TEXT_BYTES, from, len);
 		from += len;
 		left -= len;
 	}
-	return true;
+	return from - begin;
 }
 
+/* Kept packed: a text has a few bytes of its 256, and rings may hold many. */
 static void add_turn(struct rut_script_hits *h, const struct batch *b,
 		     const struct rut_ruby_event *ev)
 {
-	const struct turn turn = {.time_ns = ev->time_ns,
-				  .number = h->count++,
-				  .at = h->bytes.len,
-				  .probe = ev->probe};
+	const struct rut_ruby_hit hit = hit_of(h, ev);
+	size_t texts = unpack(b, ev->texts, ev->text_bytes, NULL);
+	struct turn turn = {.time_ns = ev->time_ns, .at = h->bytes.len, .probe = ev->probe};
 
-	if (rut_buf_reserve(&h->bytes, b->stride) || rut_buf_reserve(&h->turns, sizeof(turn))) {
+	if (texts == SIZE_MAX)
+		return;
+	turn.number = h->count++;
+	turn.bytes = (uint32_t)(sizeof(hit) + texts);
+	if (rut_buf_reserve(&h->bytes, turn.bytes) || rut_buf_reserve(&h->turns, sizeof(turn))) {
 		h->rc = -ENOMEM;
 		return;
 	}
-	if (!unpack(h, b, ev, (unsigned char *)h->bytes.data + h->bytes.len))
-		return;
-	h->bytes.len += b->stride;
+	rut_buf_add(&h->bytes, &hit, sizeof(hit));
+	rut_buf_add(&h->bytes, ev->texts, texts);
 	rut_buf_add(&h->turns, &turn, sizeof(turn));
 }
 
@@ -412,7 +419,7 @@ static void forget_turns(struct rut_script_hits *h)
 	for (size_t i = h->next; i < n; i++) {
 		size_t at = bytes.len;
 
-		rut_buf_add(&bytes, h->bytes.data + turns[i].at, h->batches[turns[i].probe].stride);
+		rut_buf_add(&bytes, h->bytes.data + turns[i].at, turns[i].bytes);
 		turns[i].at = at;
 	}
 	if (bytes.failed)
@@ -442,8 +449,12 @@ static size_t fill_batch(struct rut_script_hits *h, struct batch *b, uint64_t un
 
 	while (h->next < n && h->next - first < max && turns[h->next].time_ns <= until_ns &&
 	       &h->batches[turns[h->next].probe] == b) {
-		memcpy(b->hits + b->n++ * b->stride, h->bytes.data + turns[h->next].at, b->stride);
-		h->next++;
+		const char *from = h->bytes.data + turns[h->next].at;
+		unsigned char *to = b->hits + b->n++ * b->stride;
+		size_t head = sizeof(struct rut_ruby_hit);
+
+		memcpy(to, from, head);
+		unpack(b, from + head, turns[h->next++].bytes - head, to + head);
 	}
 	return b->n;
 }
@@ -510,6 +521,8 @@ void rut_script_hits_begin(struct rut_script_hits *h)
 void rut_script_hits_event(const struct rut_ruby_event *ev, void *hits)
 {
 	struct rut_script_hits *h = hits;
+	struct rut_ruby_hit hit;
+	unsigned char *to;
 	struct batch *b;
 
 	if (ev->type == RUT_RUBY_EVENT_LOST)
@@ -521,8 +534,13 @@ void rut_script_hits_event(const struct rut_ruby_event *ev, void *hits)
 		add_turn(h, b, ev);
 		return;
 	}
-	if (!b->prog || !unpack(h, b, ev, b->hits + b->n * b->stride))
+	if (!b->prog)
 		return;
+	to = b->hits + b->n * b->stride;
+	if (unpack(b, ev->texts, ev->text_bytes, to + sizeof(hit)) == SIZE_MAX)
+		return;
+	hit = hit_of(h, ev);
+	memcpy(to, &hit, sizeof(hit));
 	if (++b->n == b->cap)
 		run(h, b);
 }
