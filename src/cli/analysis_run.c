@@ -476,9 +476,8 @@ static void warn_unmatched(const struct pass *p)
 	if (c->periods && c->periods->n && !p->engine.n_periods)
 		rut_warn("no event of this trace begins a period");
 	while ((capture = rut_an_periods_empty_capture(&p->engine.periods, capture, &def)))
-		rut_warn("capture '%s' of period '%s' is always None: no event that begins or ends "
-			 "it has "
-			 "such a field",
+		rut_warn("capture '%s' of period '%s' is always None: no event that begins or "
+			 "ends it has such a field",
 			 capture->name, def->name ? def->name : "");
 }
 

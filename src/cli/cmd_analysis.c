@@ -208,15 +208,15 @@ static int run(const struct rut_cmd *cmd, int argc, char **argv)
 
 #define GROUP_KERNEL "Analyses of kernel traces"
 #define GROUP_RUBY   "Analyses of Ruby events in traces"
-#define A(verb, analysis, shows, opts, title, text)                                                \
+#define USAGE_TRACES "[OPTIONS] TRACE..."
+#define USAGE_TID    "[OPTIONS] TID TRACE..."
+#define USAGE_PAIR   "[OPTIONS] A [B]"
+#define A(verb, analysis, shows, opts, arguments, title, text)                                     \
 	const struct rut_cmd cmd_##verb = {                                                        \
 		.name = #verb,                                                                     \
 		.group = GROUP_##title,                                                            \
 		.summary = text,                                                                   \
-		.usage = &rut_analysis_##analysis == &rut_analysis_wakeupchain                     \
-				 ? "[OPTIONS] TID TRACE..."                                        \
-			 : &rut_analysis_##analysis == &rut_analysis_diff ? "[OPTIONS] A [B]"      \
-									  : "[OPTIONS] TRACE...",  \
+		.usage = USAGE_##arguments,                                                        \
 		.options = rut_cli_opts_##opts,                                                    \
 		.more = &rut_analysis_##analysis.options,                                          \
 		.run = run,                                                                        \

@@ -11,48 +11,48 @@
 
 /*
  * A(verb, analysis: rut_analysis_..., what it shows by default, options: rut_opts_...,
- * group of the help, summary)
+ * arguments: USAGE_... of cmd_analysis.c, group of the help, summary)
  */
 /* Those of lttng-analyses, which have a link lttng-NAME as well (meson.build). */
 #define RUT_LTTNG_ANALYSES(A) \
-	A(cputop, cputop, nothing, cputop, KERNEL, "CPU usage by thread and process") \
-	A(schedstats, sched, stats, sched, KERNEL, "time from wakeup to running") \
-	A(schedtop, sched, top, sched, KERNEL, "the longest waits from wakeup to running") \
-	A(schedlog, sched, log, sched, KERNEL, "all waits from wakeup to running in order of time") \
-	A(schedfreq, sched, freq, sched, KERNEL, "distribution of the waits from wakeup to running") \
-	A(syscallstats, syscalls, nothing, syscalls, KERNEL, "system calls by thread: counts, durations, errors") \
-	A(iolatencystats, io, stats, io, KERNEL, "latency of opens, reads, writes, syncs and disks") \
-	A(iolatencyfreq, io, freq, io, KERNEL, "distribution of the latencies of input and output") \
-	A(iolatencytop, io, top, io, KERNEL, "the slowest opens, reads, writes and syncs") \
-	A(iolog, io, log, io, KERNEL, "all input and output in order of time") \
-	A(iousagetop, io, usage, io, KERNEL, "bytes by process, file, disk and network interface") \
-	A(irqstats, irq, stats, irq, KERNEL, "durations of interrupts and softirqs") \
-	A(irqlog, irq, log, irq, KERNEL, "all interrupts and softirqs in order of time") \
-	A(irqfreq, irq, freq, irq, KERNEL, "distribution of the durations of interrupts") \
-	A(memtop, memtop, nothing, memtop, KERNEL, "which threads allocated and freed pages") \
-	A(periodstats, period, stats, period, KERNEL, "durations of periods that you define") \
-	A(periodlog, period, log, period, KERNEL, "all periods in order of time") \
-	A(periodtop, period, top, period, KERNEL, "the longest periods") \
-	A(periodfreq, period, freq, period, KERNEL, "distribution of the durations of periods")
+	A(cputop, cputop, nothing, cputop, TRACES, KERNEL, "CPU usage by thread and process") \
+	A(schedstats, sched, stats, sched, TRACES, KERNEL, "time from wakeup to running") \
+	A(schedtop, sched, top, sched, TRACES, KERNEL, "the longest waits from wakeup to running") \
+	A(schedlog, sched, log, sched, TRACES, KERNEL, "all waits from wakeup to running in order of time") \
+	A(schedfreq, sched, freq, sched, TRACES, KERNEL, "distribution of the waits from wakeup to running") \
+	A(syscallstats, syscalls, nothing, syscalls, TRACES, KERNEL, "system calls by thread: counts, durations, errors") \
+	A(iolatencystats, io, stats, io, TRACES, KERNEL, "latency of opens, reads, writes, syncs and disks") \
+	A(iolatencyfreq, io, freq, io, TRACES, KERNEL, "distribution of the latencies of input and output") \
+	A(iolatencytop, io, top, io, TRACES, KERNEL, "the slowest opens, reads, writes and syncs") \
+	A(iolog, io, log, io, TRACES, KERNEL, "all input and output in order of time") \
+	A(iousagetop, io, usage, io, TRACES, KERNEL, "bytes by process, file, disk and network interface") \
+	A(irqstats, irq, stats, irq, TRACES, KERNEL, "durations of interrupts and softirqs") \
+	A(irqlog, irq, log, irq, TRACES, KERNEL, "all interrupts and softirqs in order of time") \
+	A(irqfreq, irq, freq, irq, TRACES, KERNEL, "distribution of the durations of interrupts") \
+	A(memtop, memtop, nothing, memtop, TRACES, KERNEL, "which threads allocated and freed pages") \
+	A(periodstats, period, stats, period, TRACES, KERNEL, "durations of periods that you define") \
+	A(periodlog, period, log, period, TRACES, KERNEL, "all periods in order of time") \
+	A(periodtop, period, top, period, TRACES, KERNEL, "the longest periods") \
+	A(periodfreq, period, freq, period, TRACES, KERNEL, "distribution of the durations of periods")
 
 #define RUT_MORE_KERNEL_ANALYSES(A) \
-	A(futexstats, futex, nothing, offcpu, KERNEL, "waits and contention by futex and thread") \
-	A(fdtop, fdtop, nothing, fdtop, KERNEL, "open descriptors over time by process: leaks") \
-	A(wakeupchain, wakeupchain, nothing, plain, KERNEL, "the critical path: which threads and devices woke a thread") \
-	A(offcpu, offcpu, nothing, offcpu, KERNEL, "where threads wait: run queue, disk, network, lock, timer") \
-	A(nettop, nettop, nothing, plain, KERNEL, "bytes and latencies by network peer") \
-	A(series, series, series, series, KERNEL, "rates, latencies and queues over time, as CSV") \
-	A(changes, changes, nothing, changes, KERNEL, "when latencies, rates, errors or memory jumped") \
-	A(diff, diff, nothing, diff, KERNEL, "what got slower between two traces or intervals")
+	A(futexstats, futex, nothing, offcpu, TRACES, KERNEL, "waits and contention by futex and thread") \
+	A(fdtop, fdtop, nothing, fdtop, TRACES, KERNEL, "open descriptors over time by process: leaks") \
+	A(wakeupchain, wakeupchain, nothing, plain, TID, KERNEL, "the critical path: which threads and devices woke a thread") \
+	A(offcpu, offcpu, nothing, offcpu, TRACES, KERNEL, "where threads wait: run queue, disk, network, lock, timer") \
+	A(nettop, nettop, nothing, plain, TRACES, KERNEL, "bytes and latencies by network peer") \
+	A(series, series, series, series, TRACES, KERNEL, "rates, latencies and queues over time, as CSV") \
+	A(changes, changes, nothing, changes, TRACES, KERNEL, "when latencies, rates, errors or memory jumped") \
+	A(diff, diff, nothing, diff, PAIR, KERNEL, "what got slower between two traces or intervals")
 
 #define RUT_RUBY_ANALYSES(A) \
-	A(rubyslow, rubyslow, nothing, calls, RUBY, "the slowest Ruby calls, each with its tree") \
-	A(rubytop, rubytop, nothing, calls, RUBY, "calls and times of Ruby methods, on a CPU and waiting") \
-	A(rubygc, rubygc, nothing, plain, RUBY, "pauses of Ruby's garbage collector by process and method") \
-	A(gvl, gvl, nothing, plain, RUBY, "waits for Ruby's lock, and the methods that held it") \
-	A(rubyexceptions, rubyexceptions, nothing, plain, RUBY, "Ruby exceptions by class and line") \
-	A(rubyalloc, rubyalloc, nothing, plain, RUBY, "Ruby allocations by class and line") \
-	A(rubyoffcpu, rubyoffcpu, nothing, plain, RUBY, "where Ruby methods and lines wait, and for what")
+	A(rubyslow, rubyslow, nothing, calls, TRACES, RUBY, "the slowest Ruby calls, each with its tree") \
+	A(rubytop, rubytop, nothing, calls, TRACES, RUBY, "calls and times of Ruby methods, on a CPU and waiting") \
+	A(rubygc, rubygc, nothing, plain, TRACES, RUBY, "pauses of Ruby's garbage collector by process and method") \
+	A(gvl, gvl, nothing, plain, TRACES, RUBY, "waits for Ruby's lock, and the methods that held it") \
+	A(rubyexceptions, rubyexceptions, nothing, plain, TRACES, RUBY, "Ruby exceptions by class and line") \
+	A(rubyalloc, rubyalloc, nothing, plain, TRACES, RUBY, "Ruby allocations by class and line") \
+	A(rubyoffcpu, rubyoffcpu, nothing, plain, TRACES, RUBY, "where Ruby methods and lines wait, and for what")
 
 #define RUT_KERNEL_ANALYSES(A) RUT_LTTNG_ANALYSES(A) RUT_MORE_KERNEL_ANALYSES(A)
 #define RUT_ANALYSES(A) RUT_KERNEL_ANALYSES(A) RUT_RUBY_ANALYSES(A)

@@ -6,12 +6,16 @@
 #include "ctf/reader.h"
 
 #include <errno.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "ctf/ahead.h"
 #include "ctf/reader_priv.h"
+
+/* rut_ctf_reader_next() reads it without knowing the struct. */
+_Static_assert(offsetof(struct rut_ctf_reader, run) == 0, "run is the reader's first member");
 
 /* How much of each stream may stay in memory behind the reader. */
 static uint64_t forget_bytes(size_t n_streams)

@@ -77,7 +77,7 @@ static uint64_t get(struct input *in, size_t n)
 	return v;
 }
 
-static uint64_t get_uleb(struct input *in)
+static uint64_t get_leb(struct input *in, bool is_signed)
 {
 	uint64_t v = 0, byte;
 	unsigned int shift = 0;
@@ -88,23 +88,19 @@ static uint64_t get_uleb(struct input *in)
 			v |= (byte & 127) << shift;
 		shift += 7;
 	} while (byte & 128);
+	if (is_signed && shift < 64 && byte & 64)
+		v |= ~0ull << shift;
 	return v;
+}
+
+static uint64_t get_uleb(struct input *in)
+{
+	return get_leb(in, false);
 }
 
 static int64_t get_sleb(struct input *in)
 {
-	uint64_t v = 0, byte;
-	unsigned int shift = 0;
-
-	do {
-		byte = get(in, 1);
-		if (shift < 64)
-			v |= (byte & 127) << shift;
-		shift += 7;
-	} while (byte & 128);
-	if (shift < 64 && byte & 64)
-		v |= ~0ull << shift;
-	return (int64_t)v;
+	return (int64_t)get_leb(in, true);
 }
 
 /* An address as the tables encode it; `data`: the base of those that are relative to data. */
