@@ -43,6 +43,7 @@ struct export
 	pthread_mutex_t lock; /* of `served` */
 	struct rut_buf served;
 	bool failed;
+	bool away; /* the server had no answer to the last report, however often it was asked */
 };
 
 static const struct verb {
@@ -57,22 +58,28 @@ static const struct verb {
 
 /* ---- What becomes of a report ---- */
 
+/* What may pass. What is wrong with the report, the address or the right to it stays wrong. */
+static bool is_passing(int rc)
+{
+	return rc == -EBUSY || rc == -ETIMEDOUT || rc == -ECONNRESET || rc == -ECONNREFUSED ||
+	       rc == -EPIPE;
+}
+
 static void post(struct export *e)
 {
 	const char *type = e->format == RUT_EXPORT_OPENMETRICS
 				   ? "application/openmetrics-text; version=1.0.0; charset=utf-8"
 				   : "application/json";
 	struct rut_err err = RUT_ERR_INIT;
-	int rc = -EAGAIN;
+	const int tries = e->away ? 1 : TRIES;
+	int rc = rut_publish(e->url, NULL, type, e->text.data, e->text.len, &err);
 
-	/* What is wrong with the report, or with the address, stays wrong. */
-	for (int i = 0; i < TRIES && rc && rc != -EREMOTEIO && rc != -EINVAL && rc != -EPROTO;
-	     i++) {
-		if (i)
-			poll(NULL, 0, PAUSE_MS << (i - 1));
+	for (int i = 1; i < tries && is_passing(rc); i++) {
+		poll(NULL, 0, PAUSE_MS << (i - 1));
 		err = (struct rut_err)RUT_ERR_INIT;
 		rc = rut_publish(e->url, NULL, type, e->text.data, e->text.len, &err);
 	}
+	e->away = is_passing(rc);
 	e->failed |= rc != 0;
 	if (rc)
 		rut_warn("a report is lost: %s", err.msg);

@@ -88,17 +88,15 @@ PY
 }
 
 # A server that is busy, fails, and hangs up in the middle is asked again, later each time; one that refuses is not. Each report is taken
-# once, and none is missing.
+# once, and none is missing. A server that stays away loses a report, and is then asked once for each until it takes one.
 test_retry() {
   cat >server.py <<'PY'
 import http.server, os, time
-answers = [429, 503, "cut", "slow", 200]
+answers = {"/": [429, 503, "cut", "slow"], "/away": [503] * 8 + [200, 503], "/refused": [400] * 9}
 class Take(http.server.BaseHTTPRequestHandler):
-    count = 0
     def do_POST(self):
         body = self.rfile.read(int(self.headers["Content-Length"]))
-        answer = 400 if self.path == "/refused" else answers[Take.count] if Take.count < len(answers) else 200
-        Take.count += 1
+        answer = answers[self.path].pop(0) if answers[self.path] else 200
         print(self.path, answer, time.monotonic(), flush=True, file=open("asked", "a"))
         if answer == "cut":
             self.wfile.write(b"HTTP/1.")
@@ -108,7 +106,7 @@ class Take(http.server.BaseHTTPRequestHandler):
             time.sleep(2)
             answer = 200
         if answer == 200:
-            with open("got", "ab") as got:
+            with open("got" + self.path.strip("/"), "ab") as got:
                 got.write(body)
         self.send_response(answer)
         self.end_headers()
@@ -132,6 +130,22 @@ PY
   not "$RUTILE" export --to otlp --url "$url/refused" cputop "$TRACE" 2>err
   grep -q 'a report is lost: .* answers with status 400' err
   [ "$(grep -c '^/refused' asked)" = 1 ]
+  # Six tries for the first report, one for the second and the third; the fourth is taken, so that the fifth has a second try.
+  not "$RUTILE" export --to clickhouse --host here --url "$url/away" cputop -r 100ms "$TRACE" 2>err
+  [ "$(grep -c 'a report is lost: .* answers with status 503' err)" = 3 ]
+  python3 - <<'PY'
+import json
+of = lambda path: [json.loads(line)["begin_ns"] for line in open(path)]
+begins = sorted(set(of("got")))
+assert len(begins) > 5 and of("gotaway") == [t for t in of("got") if t in begins[3:]], begins
+asked = [line.split()[1] for line in open("asked") if line.startswith("/away ")]
+assert asked == ["503"] * 8 + ["200", "503"] + ["200"] * (len(begins) - 4), asked
+PY
+  # A host that does not exist is asked for once a report: six times with their pauses would be a minute and more.
+  rc=0
+  timeout 30 "$RUTILE" export --to clickhouse --url http://no..host/ cputop -r 100ms "$TRACE" 2>err || rc=$?
+  [ $rc = 1 ]
+  [ "$(grep -c 'a report is lost: cannot find the host' err)" -gt 10 ]
   kill $server
 }
 
