@@ -26,9 +26,9 @@
 
 #include <stdint.h>
 
-#define RUT_AGENT_ABI	      6
+#define RUT_AGENT_ABI	      7
 #define RUT_AGENT_MAGIC	      0x54545552u      /* "RUTT" */
-#define RUT_AGENT_MEMFD	      "rutile-agent-6" /* the number is the ABI's */
+#define RUT_AGENT_MEMFD	      "rutile-agent-7" /* the number is the ABI's */
 #define RUT_AGENT_TABLE_MEMFD "rutile-table"
 #define RUT_AGENT_RING_MEMFD  "rutile-ring"
 #define RUT_AGENT_SLOTS	      8

@@ -59,13 +59,12 @@ struct rut_event_slow {
 	uint32_t callers[]; /* rows, innermost first */
 } __attribute__((packed));
 
-/* A hit of a probe of a script (hit.h), which is not reported to the kernel: `row` is its number,
- * PIDs are those that the process has for itself.
- */
+/* A hit of a probe of a script (hit.h), which is not reported to the kernel: `row` is its number.
+ * The tracer knows whose ring it is, and so the PID. */
 struct rut_event_hit {
 	struct rut_event_common c;
 	uint64_t duration_ns, line;
-	uint32_t pid, text_bytes;
+	uint32_t text_bytes;
 	char texts[]; /* in the order of the wishes: NUL-terminated; of numbers 8 bytes */
 } __attribute__((packed));
 

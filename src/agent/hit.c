@@ -396,7 +396,6 @@ static bool put_hit(struct rut_session *s, unsigned i, const struct hit *hit, ui
 	e->c = (struct rut_event_common){.header = RUT_RECORD_HEADER(RUT_EVENT_ID_HIT, ns),
 					 .row = i,
 					 .tid = rut_agent_self_tid()};
-	e->pid = (uint32_t)rut_agent_pid;
 	e->duration_ns = hit->duration_ns;
 	e->line = line;
 	e->text_bytes = size - (uint32_t)sizeof(*e);

@@ -285,7 +285,6 @@ static void tell(struct rut_tracer *t, struct rut_tracee *p, const unsigned char
 	switch (ev->type) {
 	case RUT_RUBY_EVENT_HIT:
 		ev->probe = slow->c.row;
-		ev->pid = (pid_t)((const struct rut_event_hit *)rec)->pid;
 		ev->duration_ns = ((const struct rut_event_hit *)rec)->duration_ns;
 		ev->line = (uint32_t)((const struct rut_event_hit *)rec)->line;
 		ev->texts = ((const struct rut_event_hit *)rec)->texts;

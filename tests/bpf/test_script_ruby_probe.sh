@@ -393,7 +393,7 @@ two_scripts_count_each_its_own() {
 # States of the slots of the agent's page: struct rut_agent_ctl has 64 bytes, then the slots, each of which begins with its state.
 slots() {
   local page bytes i
-  page=$(find "/proc/$1/fd" -lname '/memfd:rutile-agent-6 *' | head -n 1)
+  page=$(find "/proc/$1/fd" -lname '/memfd:rutile-agent-7 *' | head -n 1)
   bytes=$(stat -L -c %s "$page")
   for i in 0 1 2 3 4 5 6 7; do
     od -An -t u4 -j $((64 + i * (bytes - 64) / 8)) -N 4 "$page" | tr -d ' '

@@ -91,7 +91,7 @@ E2
 
 # The control page of a process: the agent of this version, resident.
 page_of() {
-  find "/proc/$1/fd" -lname '/memfd:rutile-agent-6 *' | head -n 1
+  find "/proc/$1/fd" -lname '/memfd:rutile-agent-7 *' | head -n 1
 }
 
 # The agent that another version of rutile left is no obstacle, unless nothing can be loaded.
