@@ -3,6 +3,7 @@
  * debugf(): a line into the kernel's own trace (trace_pipe), by its helper for that: a constant
  * format of numbers and texts, of which the helper takes three.
  */
+#include <ctype.h>
 #include <linux/bpf.h>
 #include <string.h>
 
@@ -10,13 +11,23 @@
 
 enum { VALUES_MAX = 3 };
 
-/* Behind the '%' of a conversion at `at`: its letter, past flags, width and 'l'. */
+/* Behind the '%' of a conversion at `at`: its letter, past the flags and width that the kernel's
+ * bpf_bprintf_prepare() skips, and 'l'. */
 static const char *conversion(const char *at)
 {
-	return at + strspn(at, "-+ #0123456789.l");
+	at += strspn(at, "-+ 0");
+	at += strspn(at, "0123456789");
+	return at + strspn(at, "l");
 }
 
-/* The format as the kernel reads it: numbers have 64 bits. NULL: a conversion that it has not. */
+/* Does the kernel take this character of a format? */
+static bool is_text(unsigned char c)
+{
+	return c < 0x80 && (isprint(c) || isspace(c));
+}
+
+/* The format as the kernel reads it: numbers have 64 bits. NULL: the kernel would refuse it, when
+ * the program runs and nobody sees it. */
 static char *of_kernel(struct rut_arena *a, const char *format, unsigned *ret_values)
 {
 	char *out = rut_arena_alloc(a, 3 * strlen(format) + 1), *to = out;
@@ -25,6 +36,8 @@ static char *of_kernel(struct rut_arena *a, const char *format, unsigned *ret_va
 	while (out && *format) {
 		const char *letter = conversion(format + 1);
 
+		if (!is_text(*format))
+			return NULL;
 		if (*format != '%') {
 			*to++ = *format++;
 			continue;
@@ -35,6 +48,8 @@ static char *of_kernel(struct rut_arena *a, const char *format, unsigned *ret_va
 			continue;
 		}
 		if (!*letter || !strchr("diuxXsp", *letter))
+			return NULL;
+		if (*letter == 's' && isalnum((unsigned char)letter[1]))
 			return NULL;
 		if (*letter == 'p') {
 			memcpy(to, "0x%llx", 6);
@@ -85,8 +100,10 @@ const struct rut_type *rut_check_debugf(struct rut_checker *c, struct rut_node *
 		return rut_check_error(c, format,
 				       "the first argument of debugf() is a constant text");
 	if (!of_kernel(c->arena, format->text, &values))
-		return rut_check_error(
-			c, format, "debugf() has %%d, %%i, %%u, %%x, %%p and %%s of the kernel");
+		return rut_check_error(c, format,
+				       "debugf() has %%d, %%i, %%u, %%x, %%X, %%p and %%s of the "
+				       "kernel with \"0 +-\" and a width, in ASCII; no letter or "
+				       "digit follows %%s");
 	for (struct rut_node *e = format->next; e; e = e->next, given++) {
 		const struct rut_type *t = rut_check_expr(c, e);
 		bool text = letter_of(format->text, given) == 's';
