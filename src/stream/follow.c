@@ -219,6 +219,21 @@ struct rut_stream_file *rut_chunk_held(struct rut_chunk *c, const char *part, co
 	return f;
 }
 
+/* Returns the new bytes. */
+static uint64_t grow(struct rut_stream_file *f, off_t size, const struct guard *g)
+{
+	uint64_t bytes = 0;
+
+	g->fn(g->arg, true);
+	if (!f->bad) {
+		bytes = (uint64_t)(size - f->size);
+		f->waiting += bytes;
+		__atomic_store_n(&f->size, size, __ATOMIC_RELAXED);
+	}
+	g->fn(g->arg, false);
+	return bytes;
+}
+
 uint64_t rut_chunk_scan(struct rut_chunk *c, void (*lock)(void *arg, bool on), void *arg)
 {
 	struct guard g = {lock, arg};
@@ -234,13 +249,8 @@ uint64_t rut_chunk_scan(struct rut_chunk *c, void (*lock)(void *arg, bool on), v
 		for (struct rut_stream_file *f = p->files; f; f = f->next) {
 			off_t size = size_of(f);
 
-			if (size <= f->size)
-				continue;
-			bytes += (uint64_t)(size - f->size);
-			lock(arg, true);
-			f->waiting += (uint64_t)(size - f->size);
-			f->size = size;
-			lock(arg, false);
+			if (size > __atomic_load_n(&f->size, __ATOMIC_RELAXED))
+				bytes += grow(f, size, &g);
 		}
 	}
 	return bytes;

@@ -34,7 +34,7 @@ struct rut_stream_file {
 	off_t punched;	  /* given back to the file system */
 	uint64_t waiting; /* bytes that are neither confirmed nor dropped */
 	uint64_t batch;	  /* of these: sent since the last confirmation */
-	bool bad;	  /* not a sequence of packets from `sent` on: what follows is left out */
+	bool bad;	  /* not a sequence of packets from `size` on: what follows is left out */
 	uint64_t discarded_base; /* of the stream before this file */
 	void *stream;		 /* of the sender; borrowed */
 	/*
@@ -49,6 +49,7 @@ struct rut_stream_file {
 	 * those before it, if there are some. */
 	off_t drop_at, filler_at;
 	bool known, filling;
+	off_t searched; /* of this size, it has no packet to drop */
 	struct rut_packet oldest, filler;
 	uint64_t oldest_records, filler_records;
 };

@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/falloc.h>
 #include <stdlib.h>
 #include <string.h>
@@ -125,16 +126,17 @@ static int read_head(struct rut_sender *s, const struct rut_stream_file *f, off_
 	return rc;
 }
 
-/* The rest of a file is not sent: it is no packet. */
-static void give_up(struct rut_sender *s, struct rut_stream_file *f, off_t size, struct batch *b)
+/* The rest of a file is not sent: it is no packet. What is before it may have to be sent again. */
+static void give_up(struct rut_sender *s, struct rut_stream_file *f)
 {
 	rut_warn("'%s' has no packet at byte %lld: its rest is not sent", f->name,
 		 (long long)f->sent);
-	f->bad = true;
-	f->sent = size;
 	pthread_mutex_lock(&s->lock);
-	b->bytes += f->waiting - f->batch;
-	f->batch = f->waiting;
+	f->bad = true;
+	__atomic_store_n(&f->size, f->sent, __ATOMIC_RELAXED);
+	s->waiting -= f->waiting - f->batch;
+	f->waiting = f->batch;
+	pthread_cond_broadcast(&s->wake);
 	pthread_mutex_unlock(&s->lock);
 }
 
@@ -172,6 +174,27 @@ static int send_one(struct rut_sender *s, struct rut_stream_file *f, struct rut_
 	return 0;
 }
 
+static bool is_full(const struct rut_sender *s, const struct batch *b)
+{
+	return b->packets >= BATCH_PACKETS || b->bytes >= s->batch;
+}
+
+/*
+ * From here on the packet at f->sent is not dropped. Returns the size of the file, up to which that
+ * packet may have grown since.
+ */
+static off_t claim(struct rut_sender *s, struct rut_stream_file *f)
+{
+	off_t size;
+
+	pthread_mutex_lock(&s->lock);
+	if (f->claimed <= f->sent)
+		f->claimed = f->sent + 1;
+	size = f->size;
+	pthread_mutex_unlock(&s->lock);
+	return size;
+}
+
 /*
  * Sends the packets of one file that begin before `end`. Its size is read once: what comes later
  * waits for the next round.
@@ -179,12 +202,14 @@ static int send_one(struct rut_sender *s, struct rut_stream_file *f, struct rut_
 static int send_file(struct rut_sender *s, struct rut_stream_file *f, off_t end, off_t size,
 		     struct batch *b, struct rut_err *err)
 {
-	while (!f->bad && f->sent < end && b->packets < BATCH_PACKETS && b->bytes < s->batch) {
+	while (f->sent < end && !is_full(s, b)) {
 		struct rut_packet p;
 		int rc;
 
+		if (s->drop_oldest)
+			size = claim(s, f);
 		if (read_head(s, f, size, &p) < 0) {
-			give_up(s, f, size, b);
+			give_up(s, f);
 			return 0;
 		}
 		rc = send_one(s, f, &p, b);
@@ -196,33 +221,49 @@ static int send_file(struct rut_sender *s, struct rut_stream_file *f, off_t end,
 	return 0;
 }
 
-/* Up to where packets of the file may be sent in this round. Locked. */
-static off_t claim(const struct rut_sender *s, struct rut_stream_file *f, const struct batch *b)
+/*
+ * Sends what the files from the `from`-th up to the `upto`-th have, or only what is claimed. The
+ * file behind the one with which the batch is full is the first one of the next round: one that has
+ * more than can be sent does not keep others from being sent.
+ */
+static int send_some(struct rut_sender *s, struct rut_chunk *c, unsigned int from,
+		     unsigned int upto, bool claimed, struct batch *b, struct rut_err *err)
 {
-	const uint64_t room = b->bytes < s->batch ? s->batch - b->bytes : 0;
-
-	if (!s->drop_oldest)
-		return f->size;
-	if (room && (off_t)room > f->claimed - f->sent)
-		f->claimed = (off_t)room < f->size - f->sent ? f->sent + (off_t)room : f->size;
-	return f->claimed;
-}
-
-static int send_files(struct rut_sender *s, struct rut_chunk *c, struct batch *b,
-		      struct rut_err *err)
-{
+	unsigned int n = 0;
 	int rc = 0;
 
 	pthread_mutex_lock(&s->lock);
-	for (struct rut_stream_part *p = c->parts; p && !rc; p = p->next)
-		for (struct rut_stream_file *f = p->files; f && !rc; f = f->next) {
-			const off_t end = claim(s, f, b), size = f->size;
+	for (struct rut_stream_part *p = c->parts; p; p = p->next)
+		for (struct rut_stream_file *f = p->files; f; f = f->next, n++) {
+			const off_t size = f->size;
+			const off_t end = claimed && f->claimed < size ? f->claimed : size;
 
+			if (n < from || n >= upto || rc || is_full(s, b))
+				continue;
 			pthread_mutex_unlock(&s->lock);
 			rc = send_file(s, f, end, size, b, err);
 			pthread_mutex_lock(&s->lock);
+			if (is_full(s, b))
+				s->first = n + 1;
 		}
 	pthread_mutex_unlock(&s->lock);
+	return rc;
+}
+
+/*
+ * What was claimed when a connection broke comes first, so that no more is claimed at any time than
+ * one batch.
+ */
+static int send_files(struct rut_sender *s, struct rut_chunk *c, struct batch *b,
+		      struct rut_err *err)
+{
+	const unsigned int first = s->first;
+	int rc = s->drop_oldest ? send_some(s, c, 0, UINT_MAX, true, b, err) : 0;
+
+	if (!rc)
+		rc = send_some(s, c, first, UINT_MAX, false, b, err);
+	if (!rc)
+		rc = send_some(s, c, 0, first, false, b, err);
 	return rc;
 }
 
@@ -298,13 +339,19 @@ static void forget_numbers(const struct rut_sender *s)
 		o->now.in_seq = o->safe.in_seq = 0;
 }
 
-/* Forgets what is not sent. */
-static void drop(struct rut_sender *s, const struct rut_chunk *c)
+/* Takes a chunk out of the list, behind `before`, and forgets what is not sent of it. */
+static void take_out(struct rut_sender *s, const struct rut_chunk *c, struct rut_chunk *before)
 {
 	pthread_mutex_lock(&s->lock);
 	for (struct rut_stream_part *p = c->parts; p; p = p->next)
 		for (struct rut_stream_file *f = p->files; f; f = f->next)
 			s->waiting -= f->waiting;
+	if (before) {
+		before->next = c->next;
+		before->skips = true;
+	} else {
+		s->chunks = c->next;
+	}
 	pthread_cond_broadcast(&s->wake);
 	pthread_mutex_unlock(&s->lock);
 }
@@ -328,25 +375,18 @@ static struct rut_chunk *find_cleared(const struct rut_sender *s, struct rut_chu
 static int clear_chunk(struct rut_sender *s, struct rut_chunk *c, struct rut_chunk *before,
 		       struct rut_err *err)
 {
-	struct rut_chunk *next = c->next;
 	int rc = 0;
 
 	if (!before && s->stats.connected)
 		rc = s->link->clear(s, c, err);
 	if (rc)
 		return rc;
-	drop(s, c);
+	take_out(s, c, before);
 	if (!before)
 		forget_numbers(s);
 	if (!s->keep)
 		rut_chunk_remove(c);
 	pthread_mutex_lock(&s->lock);
-	if (before) {
-		before->next = next;
-		before->skips = true;
-	} else {
-		s->chunks = next;
-	}
 	s->clears--;
 	s->clear_failed = c->split;
 	pthread_mutex_unlock(&s->lock);

@@ -27,6 +27,8 @@
 /* Finds the file's oldest packet that may be dropped. Locked. */
 static bool find_oldest(struct rut_stream_file *f)
 {
+	if (f->bad)
+		return false;
 	if (f->drop_at < f->confirmed) {
 		f->drop_at = f->confirmed;
 		f->known = f->filling = false;
@@ -34,14 +36,14 @@ static bool find_oldest(struct rut_stream_file *f)
 	if (f->known && f->drop_at >= f->claimed)
 		return true;
 	f->known = false;
-	while (!f->bad && f->drop_at < f->size) {
+	while (f->drop_at < f->size && f->searched < f->size) {
 		off_t whole;
 
 		if (rut_stream_file_head(f, f->drop_at, f->size, &f->oldest) < 0)
-			return false;
+			break;
 		whole = (off_t)(f->oldest.packet_size / 8);
 		if (f->drop_at + whole >= f->size)
-			return false;
+			break;
 		f->known = f->drop_at && f->drop_at >= f->claimed &&
 			   rut_packet_read_foot(f->fd, &f->oldest, f->drop_at, RUT_PACKET_COUNTED,
 						&f->oldest_records);
@@ -50,6 +52,8 @@ static bool find_oldest(struct rut_stream_file *f)
 		f->drop_at += whole;
 		f->filling = false;
 	}
+	/* What is sent or claimed makes no other one: only new packets do. */
+	f->searched = f->size;
 	return false;
 }
 

@@ -110,6 +110,7 @@ struct rut_sender {
 	struct rut_stream_out *streams;
 	uint64_t retry_at_ns, pause_ns;
 	uint64_t beacon_ns;
+	unsigned int first; /* file of the next round */
 	bool said_broken, said_metadata;
 };
 

@@ -50,7 +50,10 @@ static int link_update(struct rut_sender *s, struct rut_chunk *c, struct rut_err
 
 static uint64_t numbers[64]; /* of packets in memory, as they were sent */
 static int n_numbers;
-static bool fail_next; /* the first confirmation of packets in memory; atomic */
+static bool fail_next; /* the first confirmation of packets in memory, or logged; atomic */
+static bool logs;      /* the numbers of packets in files, too */
+static int streams[4], n_streams; /* in the order in which they were sent, if it logs */
+static int claimed;		  /* files with packets that were claimed and not sent */
 
 /* Its first word behind the head is its number, too. */
 static void take_held(struct rut_sender *s, const struct rut_stream_file *f,
@@ -70,6 +73,11 @@ static int link_packet(struct rut_sender *s, struct rut_stream_file *f, struct r
 {
 	if (f->fd < 0)
 		take_held(s, f, p);
+	else if (logs && n_numbers < 64)
+		numbers[n_numbers++] = p->packet_seq_num;
+	if (logs && n_streams < 4 &&
+	    (!n_streams || streams[n_streams - 1] != (int)p->stream_instance_id))
+		streams[n_streams++] = (int)p->stream_instance_id;
 	return 0;
 }
 
@@ -81,8 +89,10 @@ static int link_confirm(struct rut_sender *s, struct rut_err *err)
 		return rut_err_set(err, ECONNRESET, "the link breaks before it confirms");
 	pthread_mutex_lock(&s->lock);
 	for (struct rut_stream_part *p = s->chunks->parts; p; p = p->next)
-		for (struct rut_stream_file *f = p->files; f; f = f->next)
+		for (struct rut_stream_file *f = p->files; f; f = f->next) {
 			n += (int)((f->sent - f->confirmed) / PACKET);
+			claimed += f->claimed > f->sent;
+		}
 	pthread_mutex_unlock(&s->lock);
 	if (!rc)
 		__atomic_add_fetch(&sent, n, __ATOMIC_ACQ_REL);
@@ -137,7 +147,8 @@ static void set_up(void)
 {
 	strcpy(dir, "/tmp/test_sender.XXXXXX");
 	assert_non_null(mkdtemp(dir));
-	down = sent = clears = ends = opens = 0;
+	down = sent = clears = ends = opens = n_numbers = n_streams = claimed = 0;
+	logs = false;
 	sender = calloc(1, sizeof(*sender));
 	assert_non_null(sender);
 	sender->link = &fake;
@@ -369,6 +380,85 @@ static void test_held(void **state)
 	tear_down();
 }
 
+/* Adds packets FIRST ... of a stream to the present directory, and garbage behind them. */
+static void write_packets(const char *path, int stream, uint64_t first, int n, size_t garbage)
+{
+	char name[200];
+	int fd;
+
+	snprintf(name, sizeof(name), "%s/kernel/kernel_%d", path, stream);
+	fd = open(name, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+	assert_true(fd >= 0);
+	for (int i = 0; i < n; i++) {
+		char packet[PACKET] = {0};
+		const struct rut_packet head = {.magic = RUT_CTF_PACKET_MAGIC,
+						.stream_instance_id = (uint64_t)stream,
+						.content_size = sizeof(head) * 8,
+						.packet_size = PACKET * 8,
+						.packet_seq_num = first + (uint64_t)i};
+
+		memcpy(packet, &head, sizeof(head));
+		assert_int_equal(write(fd, packet, PACKET), PACKET);
+	}
+	for (size_t i = 0; i < garbage; i++)
+		assert_int_equal(write(fd, "?", 1), 1);
+	close(fd);
+}
+
+/* What is no packet is not sent, and does not wait; what is before it is sent again after a break.
+ */
+static void test_bad_file(void **state)
+{
+	static const uint64_t all[] = {1, 2, 1, 2};
+	char path[160];
+
+	(void)state;
+	set_up();
+	logs = true;
+	__atomic_store_n(&fail_next, true, __ATOMIC_RELEASE);
+	make_chunk("a", path, sizeof(path));
+	write_packets(path, 0, 1, 2, 5000);
+	assert_int_equal(rut_sender_step(sender, path, 1, 1, NULL), 0);
+	wait_until(&sent, 2);
+	write_packets(path, 0, 9, 3, 0);
+	assert_int_equal(rut_sender_step(sender, path, 1, 1, NULL), 0);
+	for (int i = 0; i < 20000 && __atomic_load_n(&sender->waiting, __ATOMIC_RELAXED); i++)
+		poll(NULL, 0, 1);
+	expect_numbers(all, 4);
+	pthread_mutex_lock(&sender->lock);
+	assert_int_equal(sender->waiting, 0);
+	pthread_mutex_unlock(&sender->lock);
+	tear_down();
+}
+
+/*
+ * Of streams that have more than can be sent each has its turn; and no packet is kept from being
+ * dropped that is not sent.
+ */
+static void test_turns(void **state)
+{
+	char path[160];
+
+	(void)state;
+	set_up();
+	pthread_mutex_lock(&sender->lock);
+	sender->drop_oldest = logs = true;
+	sender->limit = 64 << 20;
+	pthread_mutex_unlock(&sender->lock);
+	make_chunk("a", path, sizeof(path));
+	for (int stream = 0; stream < 3; stream++)
+		write_packets(path, stream, 0, 100, 0);
+	assert_int_equal(rut_sender_step(sender, path, 1, 1, NULL), 0);
+	wait_until(&sent, 300);
+	pthread_mutex_lock(&sender->lock);
+	assert_int_equal(n_streams, 4);
+	assert_int_equal(streams[0] + streams[1] + streams[2], 0 + 1 + 2);
+	assert_int_equal(streams[3], streams[0]);
+	assert_int_equal(claimed, 0);
+	pthread_mutex_unlock(&sender->lock);
+	tear_down();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -377,6 +467,8 @@ int main(void)
 		cmocka_unit_test(test_cleared_without_connection),
 		cmocka_unit_test(test_cleared_behind),
 		cmocka_unit_test(test_held),
+		cmocka_unit_test(test_bad_file),
+		cmocka_unit_test(test_turns),
 	};
 
 	return cmocka_run_group_tests_name("sender", tests, NULL, NULL);
