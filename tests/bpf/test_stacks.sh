@@ -143,8 +143,9 @@ split_debug() {
   objcopy --add-gnu-debuglink="$2" "$1"
 }
 
+# Without the frames that take the tables of the program, which are read when it has run for some milliseconds.
 frames() {
-  folded "$@" | tr ';' '\n' | sed 's/^0x[0-9a-f]*/0x/; s/+0x[0-9a-f]*/+/' | sort | uniq -c
+  folded "$@" | tr ';' '\n' | sed 's/^0x[0-9a-f]*/0x/; s/+0x[0-9a-f]*/+/' | grep -v '^\(__libc_start_main\|_start\|middle\)(' | sort | uniq -c
 }
 
 # The debug file is found by build-id and by name, gives the names of static functions, and takes none
