@@ -2,6 +2,7 @@
 #include "stream/held.h"
 
 #include <stdbool.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 
 #define PAGE	   ((size_t)4096)
@@ -11,13 +12,30 @@ struct rut_held_block {
 	struct rut_held_block *next;
 	off_t at;
 	size_t len;  /* of the packet */
-	size_t room; /* of the mapping, this structure included */
-	unsigned char data[];
+	size_t room; /* of the mapping */
+	/* Owned. A mapping of its own: a packet is a number of pages, which this structure would
+	 * make one more. */
+	unsigned char *data;
 };
 
 static void unmap(struct rut_held_block *b)
 {
-	munmap(b, b->room);
+	munmap(b->data, b->room);
+	free(b);
+}
+
+static struct rut_held_block *map(size_t room)
+{
+	struct rut_held_block *b = malloc(sizeof(*b));
+
+	if (!b)
+		return NULL;
+	b->room = room;
+	b->data = mmap(NULL, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (b->data != MAP_FAILED)
+		return b;
+	free(b);
+	return NULL;
 }
 
 /* Memory of a packet that is much smaller than its block would not be counted. */
@@ -28,7 +46,7 @@ static bool suits(const struct rut_held_block *b, size_t room)
 
 struct rut_held_block *rut_held_new(struct rut_held_pool *pool, size_t len)
 {
-	const size_t room = (sizeof(struct rut_held_block) + len + PAGE - 1) & ~(PAGE - 1);
+	const size_t room = (len + PAGE - 1) & ~(PAGE - 1);
 	struct rut_held_block **p = &pool->blocks, *b;
 
 	while (*p && !suits(*p, room))
@@ -38,10 +56,9 @@ struct rut_held_block *rut_held_new(struct rut_held_pool *pool, size_t len)
 		*p = b->next;
 		pool->bytes -= b->room;
 	} else {
-		b = mmap(NULL, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-		if (b == MAP_FAILED)
+		b = map(room);
+		if (!b)
 			return NULL;
-		b->room = room;
 	}
 	b->next = NULL;
 	b->len = len;

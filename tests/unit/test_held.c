@@ -108,7 +108,7 @@ static void test_pool(void **state)
 {
 	struct rut_held_pool pool = {0};
 	struct rut_held h = {0};
-	struct rut_held_block *b;
+	struct rut_held_block *b, *small;
 	long before, filled;
 
 	(void)state;
@@ -119,7 +119,10 @@ static void test_pool(void **state)
 	rut_held_append(&h, b);
 	rut_held_release(&h, &pool, h.end);
 	/* A small packet does not take a large block. */
-	assert_ptr_not_equal(rut_held_new(&pool, PAGE), b);
+	small = rut_held_new(&pool, PAGE);
+	assert_ptr_not_equal(small, b);
+	rut_held_append(&h, small);
+	rut_held_release(&h, &pool, h.end);
 	before = resident();
 	for (int i = 0; i < 128; i++) {
 		b = rut_held_new(&pool, MOST * PAGE);
@@ -135,11 +138,32 @@ static void test_pool(void **state)
 	assert_true(resident() - before < 3 * MOST);
 }
 
+/* What is held takes little more memory than its packets have, also where they are small. */
+static void test_small(void **state)
+{
+	struct rut_held_pool pool = {0};
+	struct rut_held h = {0};
+	long before = resident();
+
+	(void)state;
+	for (int i = 0; i < 1000; i++) {
+		struct rut_held_block *b = rut_held_new(&pool, PAGE);
+
+		assert_non_null(b);
+		memset(rut_held_data(b), 1, PAGE);
+		rut_held_append(&h, b);
+	}
+	assert_true(resident() - before < 1200);
+	rut_held_release(&h, &pool, h.end);
+	rut_held_pool_free(&pool);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_random),
 		cmocka_unit_test(test_pool),
+		cmocka_unit_test(test_small),
 	};
 
 	return cmocka_run_group_tests_name("held", tests, NULL, NULL);
