@@ -542,6 +542,7 @@ int rut_consumer_step(struct rut_consumer *c, struct rut_err *err)
 	int64_t n = no_room(c, err) ? -ENOBUFS : ensure_dir(c, now, err);
 	int beside, rc;
 
+	c->followed = n >= 0;
 	if (n < 0) {
 		m->write_errno = (int)-n;
 		c->sleep_ms = 50;
@@ -573,23 +574,27 @@ int rut_consumer_step(struct rut_consumer *c, struct rut_err *err)
 	return rc < 0 ? rc : beside;
 }
 
-/* When the code of a process has to be read next. */
-static uint64_t next_due_ns(const struct rut_recorder *r)
+/* When the code of a process has to be read next: what is due stays so where it cannot be. */
+static uint64_t next_due_ns(const struct rut_consumer *c)
 {
-	uint64_t unwind = rut_unwind_due_ns(r), ruby = rut_rubies_due_ns(r);
+	uint64_t unwind, ruby;
 
+	if (!c->followed)
+		return UINT64_MAX;
+	unwind = rut_unwind_due_ns(c->recorder);
+	ruby = rut_rubies_due_ns(c->recorder);
 	return unwind < ruby ? unwind : ruby;
 }
 
 void rut_consumer_wait(struct rut_consumer *c, int ms)
 {
-	uint64_t now = rut_ring_clock(), due = next_due_ns(c->recorder);
+	uint64_t now = rut_ring_clock(), due = next_due_ns(c);
 
 	if (ms > c->sleep_ms)
 		ms = c->sleep_ms;
 	if (due < now + (uint64_t)ms * 1000000)
 		ms = due > now ? (int)((due - now + 999999) / 1000000) : 1;
-	if (c->mappings)
+	if (c->mappings && c->followed)
 		rut_mappings_wait(c->mappings, ms);
 	else
 		poll(NULL, 0, ms);

@@ -24,6 +24,7 @@ struct rut_consumer {
 	bool untold;		       /* the sender does not know the present directory */
 	bool full;		       /* the sender has no room: nothing is drained */
 	bool dropping;		       /* it drops packets */
+	bool followed;		       /* the last round read what code was mapped */
 	struct rut_output_conf conf;
 	struct rut_writer writer;
 	uint64_t opened_ns, flushed_ns, drained_ns, looked_ns;

@@ -170,7 +170,7 @@ struct ring {
 struct rut_mappings {
 	struct ring *rings; /* owned */
 	int n;
-	int epoll_fd; /* of all rings; owned */
+	int epoll_fd; /* of all rings; -1: there is none; owned */
 	bool met;     /* the last look found new code of a process that is recorded */
 	int pause_ms; /* wake-ups are so far apart */
 	uint64_t lost;
@@ -218,7 +218,8 @@ static void watch(struct rut_mappings *m, int fd)
 {
 	struct epoll_event ev = {.events = EPOLLIN | EPOLLET};
 
-	epoll_ctl(m->epoll_fd, EPOLL_CTL_ADD, fd, &ev);
+	if (m->epoll_fd < 0 || epoll_ctl(m->epoll_fd, EPOLL_CTL_ADD, fd, &ev))
+		rut_debug("new mappings are not read at once: %s", strerror(errno));
 }
 
 static int open_rings(struct rut_mappings **ret, const struct rut_recorder *rec)
@@ -423,7 +424,9 @@ void rut_mappings_wait(struct rut_mappings *m, int ms)
 	poll(NULL, 0, m->pause_ms);
 	ms -= m->pause_ms;
 	/* Other processes map code, too: those that are not recorded wake this ever more rarely. */
-	if (epoll_wait(m->epoll_fd, &ev, 1, ms) <= 0)
+	if (m->epoll_fd < 0)
+		poll(NULL, 0, ms);
+	else if (epoll_wait(m->epoll_fd, &ev, 1, ms) <= 0)
 		m->pause_ms = PAUSE_MS;
 	else if (m->pause_ms < PAUSE_MAX)
 		m->pause_ms *= 2;

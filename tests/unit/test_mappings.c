@@ -3,9 +3,23 @@
 #include "session/mappings.h"
 #include "unit.h"
 
+#include <errno.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+
+static bool no_epoll;
+
+int __real_epoll_create1(int flags);
+int __wrap_epoll_create1(int flags);
+
+int __wrap_epoll_create1(int flags)
+{
+	if (!no_epoll)
+		return __real_epoll_create1(flags);
+	errno = EMFILE;
+	return -1;
+}
 
 static double seconds(void)
 {
@@ -43,10 +57,29 @@ static void test_wakes(void **state)
 	rut_mappings_free(m);
 }
 
+/* Without a file descriptor for the notices it sleeps until the next round. */
+static void test_no_file(void **state)
+{
+	struct rut_recorder r = {.ncpus = (int)sysconf(_SC_NPROCESSORS_CONF)};
+	struct rut_mappings *m = NULL;
+	double begun;
+
+	no_epoll = true;
+	rut_mappings_follow(&m, &r);
+	no_epoll = false;
+	if (!m)
+		skip(); /* not allowed here */
+	begun = seconds();
+	rut_mappings_wait(m, 100);
+	assert_true(seconds() - begun >= 0.1);
+	rut_mappings_free(m);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_wakes),
+		cmocka_unit_test(test_no_file),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
