@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -11,17 +12,35 @@
 
 #include "base/cleanup.h"
 
-enum { MAX_FILES = 16384, PAGE = 4096 };
+enum {
+	PAGE = 4096,
+	CHUNK = 4096, /* slots that are allocated at once */
+	MAX_CHUNKS = 1024,
+	/* Mappings that are left for everything else: libraries, stacks, large blocks. */
+	OTHER_MAPPINGS = 1024,
+	USUAL_MAPPINGS = 65530, /* vm.max_map_count, where it cannot be read */
+};
 
 struct slot {
 	_Atomic uintptr_t begin, end; /* begin 0: free */
 	_Atomic bool cut;
 };
 
-static struct slot slots[MAX_FILES];
+/* Slots stay where they are: a handler may be looking at them. */
+static struct slot *_Atomic chunks[MAX_CHUNKS];
 static _Atomic int n_slots; /* those at and above were never used */
+static int first_free;	    /* all below are taken */
+static int n_taken;
 static pthread_mutex_t slots_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct sigaction previous;
+
+/* NULL: its chunk is not there yet. */
+static struct slot *slot_at(int i)
+{
+	struct slot *chunk = atomic_load(&chunks[i / CHUNK]);
+
+	return chunk ? &chunk[i % CHUNK] : NULL;
+}
 
 static void on_sigbus(int sig, siginfo_t *info, void *context)
 {
@@ -29,7 +48,8 @@ static void on_sigbus(int sig, siginfo_t *info, void *context)
 	int saved = errno, n = atomic_load(&n_slots);
 
 	for (int i = 0; i < n; i++) {
-		uintptr_t begin = atomic_load(&slots[i].begin), end = atomic_load(&slots[i].end);
+		struct slot *slot = slot_at(i);
+		uintptr_t begin = atomic_load(&slot->begin), end = atomic_load(&slot->end);
 		uintptr_t page = addr & ~(uintptr_t)(PAGE - 1);
 
 		if (!begin || addr < begin || addr >= end)
@@ -37,7 +57,7 @@ static void on_sigbus(int sig, siginfo_t *info, void *context)
 		if (mmap((void *)page, end - page, PROT_READ,
 			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
 			break;
-		atomic_store(&slots[i].cut, true);
+		atomic_store(&slot->cut, true);
 		errno = saved;
 		return;
 	}
@@ -61,23 +81,66 @@ static void install(void)
 	pthread_mutex_unlock(&slots_lock);
 }
 
+/* How many files may be mapped at once: the kernel counts a process's mappings. */
+static int most_files(void)
+{
+	_cleanup_close_ int fd = open("/proc/sys/vm/max_map_count", O_RDONLY | O_CLOEXEC);
+	char text[32] = "";
+	long most = USUAL_MAPPINGS;
+
+	if (fd >= 0 && read(fd, text, sizeof(text) - 1) > 0)
+		most = strtol(text, NULL, 10);
+	most -= OTHER_MAPPINGS;
+	return most < 1 ? 1 : most > MAX_CHUNKS * CHUNK ? MAX_CHUNKS * CHUNK : (int)most;
+}
+
+/* Returns its number, -ENOMEM, or -EMFILE: there may be no more. */
+static int take_slot_locked(const void *data, size_t size)
+{
+	static int most;
+	uintptr_t end = ((uintptr_t)data + size + PAGE - 1) & ~(uintptr_t)(PAGE - 1);
+	struct slot *slot;
+	int i = first_free;
+
+	if (!most)
+		most = most_files();
+	if (n_taken >= most)
+		return -EMFILE;
+	while ((slot = slot_at(i)) && slot->begin)
+		i++;
+	if (!slot) {
+		slot = calloc(CHUNK, sizeof(*slot));
+		if (!slot)
+			return -ENOMEM;
+		atomic_store(&chunks[i / CHUNK], slot); /* its first: all before are taken */
+	}
+	atomic_store(&slot->cut, false);
+	atomic_store(&slot->end, end);
+	atomic_store(&slot->begin, (uintptr_t)data);
+	if (i >= n_slots)
+		atomic_store(&n_slots, i + 1);
+	first_free = i + 1;
+	n_taken++;
+	return i;
+}
+
 static int take_slot(const void *data, size_t size)
 {
-	uintptr_t end = ((uintptr_t)data + size + PAGE - 1) & ~(uintptr_t)(PAGE - 1);
 	int i;
 
 	pthread_mutex_lock(&slots_lock);
-	for (i = 0; i < MAX_FILES && slots[i].begin; i++)
-		;
-	if (i < MAX_FILES) {
-		atomic_store(&slots[i].cut, false);
-		atomic_store(&slots[i].end, end);
-		atomic_store(&slots[i].begin, (uintptr_t)data);
-		if (i >= n_slots)
-			atomic_store(&n_slots, i + 1);
-	}
+	i = take_slot_locked(data, size);
 	pthread_mutex_unlock(&slots_lock);
-	return i < MAX_FILES ? i : -1;
+	return i;
+}
+
+static void give_slot(int i)
+{
+	pthread_mutex_lock(&slots_lock);
+	atomic_store(&slot_at(i)->begin, 0);
+	first_free = i < first_free ? i : first_free;
+	n_taken--;
+	pthread_mutex_unlock(&slots_lock);
 }
 
 int rut_ctf_file_map(struct rut_ctf_file *f, const char *path, bool consume, struct rut_err *err)
@@ -101,12 +164,20 @@ int rut_ctf_file_map(struct rut_ctf_file *f, const char *path, bool consume, str
 		return rut_err_errno(err, errno, "cannot map '%s'", path);
 	f->slot = take_slot(data, (size_t)st.st_size);
 	if (f->slot < 0) {
+		int rc = f->slot;
+
 		munmap(data, (size_t)st.st_size);
-		return rut_err_set(err, EMFILE, "'%s': more than %d files at once", path,
-				   MAX_FILES);
+		f->slot = -1;
+		return rc == -EMFILE
+			       ? rut_err_set(err, EMFILE,
+					     "'%s': more than %d files at once, which the "
+					     "kernel's limit of mappings allows: raise it "
+					     "(sysctl vm.max_map_count), or read fewer traces",
+					     path, n_taken)
+			       : rut_err_set(err, ENOMEM, "out of memory");
 	}
 	madvise(data, (size_t)st.st_size, MADV_SEQUENTIAL);
-	f->cut = &slots[f->slot].cut;
+	f->cut = &slot_at(f->slot)->cut;
 	f->data = data;
 	f->size = (size_t)st.st_size;
 	return 0;
@@ -115,7 +186,7 @@ int rut_ctf_file_map(struct rut_ctf_file *f, const char *path, bool consume, str
 void rut_ctf_file_unmap(struct rut_ctf_file *f)
 {
 	if (f->data) {
-		atomic_store(&slots[f->slot].begin, 0);
+		give_slot(f->slot);
 		munmap((void *)f->data, f->size);
 	}
 	*f = (struct rut_ctf_file){.slot = -1};

@@ -24,6 +24,12 @@ static int nomem(struct rut_err *err)
 	return rut_err_set(err, ENOMEM, "out of memory");
 }
 
+/* Not one file's fault: whatever comes would be left out as well. */
+static bool ends_all(int rc)
+{
+	return rc == -ENOMEM || rc == -EMFILE;
+}
+
 /* Appends a pointer to an array that grows by doubling. */
 static int push(void *array_ptr, size_t *n, void *item)
 {
@@ -66,6 +72,7 @@ void rut_ctf_set_free(struct rut_ctf_set *set)
 	}
 	free(set->streams);
 	free(set->traces);
+	free(set->newest);
 	free(set->classes);
 	free(set);
 }
@@ -81,10 +88,10 @@ static int add_file(struct rut_ctf_set *set, struct rut_meta *m, struct rut_set_
 	struct rut_set_file *files;
 	size_t at;
 
-	for (size_t i = set->n_streams; i-- > 0 && info->has_instance && !s;)
-		if (set->streams[i]->meta == m && set->streams[i]->pub.cls == info->cls &&
-		    set->streams[i]->has_instance && set->streams[i]->instance == info->instance)
-			s = set->streams[i];
+	if (info->has_instance)
+		s = set->newest[m->pub.index];
+	while (s && (s->pub.cls != info->cls || !s->has_instance || s->instance != info->instance))
+		s = s->older;
 	if (!s) {
 		s = calloc(1, sizeof(*s));
 		if (!s || push(&set->streams, &set->n_streams, s) < 0) {
@@ -97,6 +104,8 @@ static int add_file(struct rut_ctf_set *set, struct rut_meta *m, struct rut_set_
 		s->meta = m;
 		s->has_instance = info->has_instance;
 		s->instance = info->instance;
+		s->older = set->newest[m->pub.index];
+		set->newest[m->pub.index] = s;
 	}
 	files = realloc(s->files, (s->n_files + 1) * sizeof(*files));
 	if (!files)
@@ -210,7 +219,7 @@ static int open_streams(struct rut_ctf_set *set, struct rut_meta *m, const char 
 	if (n < 0)
 		/* cppcheck-suppress memleak ; it has a cleanup attribute */
 		return rut_err_errno(err, errno, "cannot read the directory '%s'", dir);
-	for (int i = 0; i < n && rc != -ENOMEM; i++) {
+	for (int i = 0; i < n && !ends_all(rc); i++) {
 		_cleanup_free_ char *path = NULL;
 		struct rut_err local = RUT_ERR_INIT;
 		struct stat st;
@@ -227,12 +236,14 @@ static int open_streams(struct rut_ctf_set *set, struct rut_meta *m, const char 
 		    (S_ISDIR(st.st_mode) || (refresh && (!st.st_size || known(set, path)))))
 			continue;
 		rc = open_file(set, m, path, regs, &local);
-		if (rc < 0 && !refresh) /* else it may be about to be written */
+		if (ends_all(rc) && err)
+			*err = local;
+		else if (rc < 0 && !refresh) /* else it may be about to be written */
 			rut_set_complain(set, &local);
 		opened += !rc;
 	}
 	free_list(list, n);
-	return rc == -ENOMEM ? nomem(err) : opened;
+	return ends_all(rc) ? rc : opened;
 }
 
 /* What makes a trace less than it was, or empty. */
@@ -255,6 +266,15 @@ static void complain_of_metadata(struct rut_ctf_set *set, const struct rut_meta 
 	}
 }
 
+static int add_trace(struct rut_ctf_set *set, struct rut_meta *m)
+{
+	size_t n = set->n_traces; /* both grow at the same numbers */
+
+	if (push(&set->newest, &n, NULL) < 0)
+		return -ENOMEM;
+	return push(&set->traces, &set->n_traces, m);
+}
+
 static int open_trace(struct rut_ctf_set *set, const char *dir, struct rut_err *err)
 {
 	_cleanup_free_ char *path = NULL;
@@ -275,7 +295,7 @@ static int open_trace(struct rut_ctf_set *set, const char *dir, struct rut_err *
 		m->pub.path = rut_meta_name(m, dir, strlen(dir));
 		m->pub.name = slash && slash[1] ? m->pub.path + (slash + 1 - dir) : m->pub.path;
 		m->pub.index = (uint32_t)set->n_traces;
-		if (!m->pub.path || push(&set->traces, &set->n_traces, m) < 0)
+		if (!m->pub.path || add_trace(set, m) < 0)
 			rc = nomem(err);
 	}
 	if (rc < 0) {
@@ -397,8 +417,11 @@ static int search_dir(struct search *s, const char *dir, int depth, struct rut_e
 	if (!lstat(meta, &st) && !S_ISDIR(st.st_mode)) {
 		s->found++;
 		rc = open_trace(s->set, dir, &local);
-		if (rc == -ENOMEM)
-			return nomem(err);
+		if (ends_all(rc)) {
+			if (err)
+				*err = local;
+			return rc;
+		}
 		if (rc < 0) {
 			if (!s->first.code)
 				s->first = local;

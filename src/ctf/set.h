@@ -30,7 +30,8 @@ enum { RUT_SET_MAX_MARKS = 4096 };
 struct rut_set_stream {
 	struct rut_ctf_stream pub; /* first */
 	const struct rut_meta *meta;
-	struct rut_set_file *files; /* owned; in the order of time */
+	struct rut_set_stream *older; /* borrowed: of the same trace, or NULL */
+	struct rut_set_file *files;   /* owned; in the order of time */
 	size_t n_files;
 	bool has_instance;
 	uint64_t instance;
@@ -45,6 +46,7 @@ struct rut_ctf_set {
 	struct rut_ctf_set_opts opts;
 	struct rut_meta **traces; /* owned */
 	size_t n_traces;
+	struct rut_set_stream **newest;	 /* owned array, borrowed elements: each trace's last */
 	struct rut_set_stream **streams; /* owned */
 	size_t n_streams;
 	const struct rut_ctf_event_class **classes; /* owned array, borrowed elements */

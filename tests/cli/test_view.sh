@@ -345,9 +345,78 @@ s = json.load(open("json", encoding="utf-8"))["fields"]["s"]
 assert s == "caf\u00e9 \u009b1m \u00a0 \U0001f980", s'
 }
 
+# many DIR COUNT: traces of two files each, as of COUNT processes; the events are numbered in the order of time.
+many() {
+  python3 - "$1" "$2" <<'END'
+import os, struct, sys, uuid
+METADATA = """/* CTF 1.8 */
+typealias integer { size = 32; align = 8; } := u32;
+typealias integer { size = 64; align = 8; } := u64;
+trace { major = 1; minor = 8; byte_order = le; uuid = "%s";
+  packet.header := struct { u32 magic; u32 stream_instance_id; }; };
+clock { name = m; freq = 1000000000; offset = 0; };
+typealias integer { size = 64; align = 8; map = clock.m.value; } := time;
+stream {
+  packet.context := struct { time timestamp_begin; time timestamp_end; u64 content_size; u64 packet_size; };
+  event.header := struct { u32 id; time timestamp; }; };
+event { name = call; id = 0; fields := struct { u32 number; }; };
+"""
+base, count = sys.argv[1], int(sys.argv[2])
+for i in range(count):
+    directory = f"{base}/ruby-{i}"
+    os.makedirs(directory)
+    with open(f"{directory}/metadata", "w") as f:
+        f.write(METADATA % uuid.UUID(int=i + 1))
+    for stream in range(2):
+        number = stream * count + i
+        event = struct.pack("<IQI", 0, 1000 + number, number)
+        bits = 8 * (40 + len(event))
+        with open(f"{directory}/stream_{stream}", "wb") as f:
+            f.write(struct.pack("<IIQQQQ", 0xC1FC1FC1, stream, 1000 + number, 1000 + number, bits, bits) + event)
+END
+}
+
+# `record --ruby` makes a directory of each process.
+very_many_directories() {
+  many all 9000
+  need_bt2
+  babeltrace2 all/ruby-8999 >expected
+  [ "$(grep -c 'number = 8999\|number = 17999' expected)" = 2 ]
+  "$RUTILE" view all >out 2>err
+  cat err
+  [ ! -s err ]
+  sed 's/.*number = \([0-9]*\) }$/\1/' out >numbers
+  seq 0 17999 | cmp - numbers
+  [ "$("$RUTILE" view --count --begin 00:00:00.000009 all)" = 10000 ]
+  [ "$("$RUTILE" stat --json all | python3 -c 'import json, sys; print(json.load(sys.stdin)["events"])')" = 18000 ]
+}
+
+# Nothing is shown of a part: who counts would not know. All names are those of one file.
+more_files_than_the_kernel_maps() {
+  most=$(cat /proc/sys/vm/max_map_count)
+  [ "$most" -le 200000 ] || t_skip "this kernel allows $most mappings"
+  many all 1
+  python3 - "$most" <<'END'
+import os, sys
+for i in range(int(sys.argv[1])):
+    os.symlink("stream_0", f"all/ruby-0/link_{i}")
+END
+  for verb in view "cputop --skip-validation"; do
+    rc=0
+    "$RUTILE" $verb all >out 2>err || rc=$?
+    head -n 3 out err
+    [ "$rc" = 1 ]
+    [ ! -s out ]
+    [ "$(wc -l <err)" = 1 ]
+    grep -q "more than $((most - 1024)) files at once, .*vm.max_map_count" err
+  done
+}
+
 t_case "stat counts what babeltrace2 prints" stat_counts_what_babeltrace2_prints
 t_case "paths that are not plain" names_are_anybodys_bytes
 t_case "C1 control characters are escaped" c1_controls_are_escaped
+t_case "very many directories" very_many_directories
+t_case "more files than the kernel maps" more_files_than_the_kernel_maps
 t_case "a closed pipe ends quietly" a_closed_pipe_ends_quietly
 t_case "what is no trace is refused" what_is_no_trace_is_refused
 t_done
