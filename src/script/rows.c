@@ -4,6 +4,7 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -212,10 +213,13 @@ static int compare_numbers(bool is_signed, int64_t a, int64_t b)
 	return ((uint64_t)a > (uint64_t)b) - ((uint64_t)a < (uint64_t)b);
 }
 
+/* What is no number comes last. */
 static int compare_reals(const struct rut_type *t, const void *a, const void *b)
 {
 	double x = rut_script_value_real(t, a), y = rut_script_value_real(t, b);
 
+	if (isnan(x) || isnan(y))
+		return !!isnan(x) - !!isnan(y);
 	return (x > y) - (x < y);
 }
 

@@ -2,6 +2,7 @@
 #include "unit.h"
 
 #include <arpa/inet.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -83,6 +84,39 @@ static void test_metrics_have_labels(void **state)
 		       "# TYPE rutile_script_v summary\n"
 		       "rutile_script_v_count{key=\"-1\"} 2\n"
 		       "rutile_script_v_sum{key=\"-1\"} -7\n");
+}
+
+/* Numbers are in order also where some are none, which come last: by value, and as keys. */
+static void test_rows_with_nan_are_in_order(void **state)
+{
+	static const double values[] = {3, NAN, 1, NAN, 2, NAN, 0.5, -1, NAN, 2.5};
+	static const double sorted[] = {-1, 0.5, 1, 2, 2.5, 3};
+	enum {
+		COUNT = sizeof(values) / sizeof(*values),
+		NUMBERS = sizeof(sorted) / sizeof(*sorted)
+	};
+	const struct rut_type real = {.kind = RUT_T_FLOAT, .size = 8, .align = 8};
+	struct rut_script_map m = {.name = "@", .key = &int64_type, .value = &real};
+	struct rut_script_map keys = {.name = "@", .key = &real, .value = &int64_type};
+	struct rut_script_rows r, by_key;
+
+	rut_script_rows_init(&r, &m);
+	rut_script_rows_init(&by_key, &keys);
+	for (int64_t i = 0; i < COUNT; i++) {
+		add_row(&r, &m, &i, &values[i], 8);
+		add_row(&by_key, &keys, &values[i], &i, 8);
+	}
+	assert_int_equal(rut_script_rows_sort(&r, &m, RUT_SCRIPT_BY_VALUE, false), 0);
+	assert_int_equal(rut_script_rows_sort(&by_key, &keys, RUT_SCRIPT_BY_KEY, false), 0);
+	for (size_t i = 0; i < COUNT; i++) {
+		double v = rut_script_value_real(&real, r.rows[i].value),
+		       k = rut_script_value_real(&real, by_key.rows[i].key);
+
+		assert_true(i < NUMBERS ? v == sorted[i] : isnan(v));
+		assert_true(i < NUMBERS ? k == sorted[i] : isnan(k));
+	}
+	rut_script_rows_fini(&r);
+	rut_script_rows_fini(&by_key);
 }
 
 static void test_histograms_as_metrics_are_cumulative(void **state)
@@ -299,6 +333,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_metrics_have_labels),
+		cmocka_unit_test(test_rows_with_nan_are_in_order),
 		cmocka_unit_test(test_histograms_as_metrics_are_cumulative),
 		cmocka_unit_test(test_metrics_are_served),
 		cmocka_unit_test(test_slow_clients_are_left),
