@@ -29,7 +29,7 @@ int64_t rut_program_ncpus(void)
 	return libbpf_num_possible_cpus();
 }
 
-/* The calls of macros that errorf() is in, as its message shows them. */
+/* The calls of macros that errorf() or warnf() is in, as its message shows them. */
 static const char *calls_of_macros(struct rut_script_program *p, const struct rut_script_action *a,
 				   const struct rut_node *n)
 {
@@ -41,7 +41,10 @@ static const char *calls_of_macros(struct rut_script_program *p, const struct ru
 	s.messages = (struct rut_buf)RUT_BUF_INIT;
 	s.as_bpftrace = true; /* as the message itself */
 	for (const struct rut_expanded *e = n->from; e; e = e->outer)
-		rut_source_note(&s, e->span, "expanded from");
+		if (a->kind == RUT_ACTION_WARNF)
+			rut_source_warn(&s, e->span, "expanded from");
+		else
+			rut_source_note(&s, e->span, "expanded from");
 	if (s.messages.len)
 		text = rut_arena_strndup(&p->ast.arena, s.messages.data, s.messages.len);
 	rut_buf_fini(&s.messages);

@@ -194,6 +194,11 @@ errors_in_macros() {
     grep -q 'bad.bt:3:9-14: ERROR: expanded from$' out
     [ "$(sed -n 3p out)" = 'begin { bad(); exit(); }' ]
   done
+  sed 's/errorf/warnf/' bad.bt >odd.bt
+  "$RUTILE" run -q odd.bt 2>out
+  cat out
+  grep -q 'odd.bt:1:15-44: WARNING: Something bad: 5$' out
+  grep -q 'odd.bt:3:9-14: WARNING: expanded from$' out
 }
 
 # What -c has started ends with bpftrace, and goes on otherwise.
