@@ -80,7 +80,6 @@ END
 
 # Where no function is: files that are not ELF, with --unsafe alone; and never behind a function's end.
 places_in_files() {
-  cp pointed flat 2>/dev/null || { echo 'int main(void) { return 0; }' >flat.c; cc flat.c -o flat; }
   printf '#!/bin/sh\n' >text
   not "$RUTILE" run -e 'uprobe:./text:0x4 { exit(); }' 2>err
   grep -q 'is not a 64-bit ELF file' err
@@ -93,7 +92,7 @@ places_in_files() {
 # Numbers with decimals: of structures, through pointers, and of static tracepoints where they are in memory; beside what the
 # program itself prints, and what C makes integers of them.
 decimals() {
-  [ "$(uname -m)" = x86_64 ] || { echo "the notes of this test are of x86-64"; return 0; }
+  [ "$(uname -m)" = x86_64 ] || t_skip "the notes of this test are of x86-64"
   cat >decimals.c <<'END'
 #include <stdio.h>
 struct inner { float f; int i; };
@@ -204,14 +203,16 @@ errors_in_macros() {
 # What -c has started ends with bpftrace, and goes on otherwise.
 the_command_of_c() {
   local p
+  local until_sleep='tracepoint:syscalls:sys_enter_clock_nanosleep /comm == "sleep" && pid == cpid/ { exit(); }'
   printf '#!/bin/sh\necho $$ >pid\nexec sleep 60\n' >command.sh
   chmod +x command.sh
   for name in rutile bpftrace; do
     rm -f pid
+    # The script ends when the command has written its number.
     if [ $name = rutile ]; then
-      "$RUTILE" run -q -e 'interval:ms:500 { exit(); }' -c ./command.sh
+      "$RUTILE" run -q -e "$until_sleep" -c ./command.sh
     else
-      as_bpftrace -q -e 'interval:ms:500 { exit(); }' -c ./command.sh
+      as_bpftrace -q -e "$until_sleep" -c ./command.sh
     fi
     p=$(cat pid)
     if [ $name = rutile ]; then
