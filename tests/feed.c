@@ -182,7 +182,7 @@ int main(int argc, char **argv)
 		rc = rut_sender_finish(s, rut_now_ns(), &err);
 	if (rc)
 		fprintf(stderr, "feed: %s\n", err.msg);
-	else
+	if (s)
 		rut_sender_stats(s, &stats);
 	rut_sender_free(s);
 	printf("%llu %llu\n", (unsigned long long)f.next, (unsigned long long)stats.dropped_events);

@@ -16,6 +16,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/falloc.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -121,6 +122,35 @@ static int drop(struct rut_sender *s, struct rut_stream_file *f)
 	s->stats.dropped_packets++;
 	s->stats.dropped_events += f->oldest_records;
 	return 0;
+}
+
+/* What was dropped is added to events_discarded of what is behind it, as when it is sent. */
+static void count_dropped(const struct rut_stream_file *f)
+{
+	struct rut_packet p;
+	uint64_t lost, dropped = 0;
+	int rc = 0;
+
+	for (off_t at = 0; !rc && !rut_stream_file_head(f, at, f->size, &p);
+	     at += (off_t)(p.packet_size / 8)) {
+		if (p.content_size == sizeof(p) * 8 &&
+		    rut_packet_read_foot(f->fd, &p, at, RUT_PACKET_DROPPED, &lost))
+			dropped += lost;
+		p.events_discarded += dropped;
+		if (dropped)
+			rc = rut_packet_write(f->fd, &p, sizeof(p), at);
+	}
+	if (rc)
+		rut_warn("'%s' does not say in all packets how many events were dropped: %s",
+			 f->name, strerror(-rc));
+}
+
+void rut_sender_leave(struct rut_sender *s)
+{
+	for (const struct rut_chunk *c = s->chunks; c && s->drop_oldest; c = c->next)
+		for (const struct rut_stream_part *p = c->parts; p; p = p->next)
+			for (const struct rut_stream_file *f = p->files; f; f = f->next)
+				count_dropped(f);
 }
 
 void rut_sender_drop_oldest(struct rut_sender *s)

@@ -402,6 +402,8 @@ int rut_sender_finish(struct rut_sender *s, uint64_t end_ns, struct rut_err *err
 	ended = s->ended;
 	if (ended)
 		return 0;
+	if (s->spool[0])
+		rut_sender_leave(s);
 	return rut_err_set(err, EIO, "%.1f MiB could not be sent to '%s'%s%s",
 			   (double)s->waiting / 1048576, s->to,
 			   s->keep	 ? "; the trace is in the output directory"

@@ -117,6 +117,9 @@ struct rut_sender {
 /* Drops the oldest packets until no more is waiting than allowed. The recorder's thread. */
 void rut_sender_drop_oldest(struct rut_sender *s);
 
+/* The thread has ended: files that stay in the spool get all that a reader needs. */
+void rut_sender_leave(struct rut_sender *s);
+
 /*
  * Of a stream in memory: `len` bytes at f->sent, which are there until they are confirmed. NULL:
  * there are not so many.

@@ -231,9 +231,8 @@ test_fifty_nats() {
   end_nats
 }
 
-# oldest TO SIGNAL PID AGAIN...: what comes while the collector's process is stopped or killed is more than is to wait. The oldest
-# of that is dropped, and readers say how much. AGAIN is the command after which the collector is there again.
-oldest() {
+# drops TO SIGNAL PID: what comes while the collector's process is stopped or killed is more than is to wait.
+drops() {
   mkdir spool
   "$FEED" "$1" spool spool 600 2000 1000 4000000 >feed.out 2>feed.log &
   feeder=$!
@@ -249,6 +248,11 @@ oldest() {
     bounded
     sleep 0.05
   done
+}
+# oldest TO SIGNAL PID AGAIN...: the oldest of that is dropped, and readers say how much. AGAIN is the command after which the
+# collector is there again.
+oldest() {
+  drops "$1" "$2" "$3"
   "${@:4}"
   wait $feeder
   read -r end dropped <feed.out
@@ -296,6 +300,18 @@ test_oldest_killed() {
   end_collect
   readers_say twice
 }
+# The collector does not come back: what stays in the spool says how much was dropped.
+test_oldest_left() {
+  collect
+  drops "relay://127.0.0.1:$p" -KILL "$(cat "$t_root/collect")"
+  rm "$t_root/collect"
+  not wait $feeder
+  grep -q 'could not be sent .* they are in spool' feed.log
+  read -r end dropped <feed.out
+  [ "$("$RUTILE" stat --json spool/record | python3 -c "import json, sys; print(json.load(sys.stdin)['discarded'])")" = "$dropped" ]
+  mv spool/record in/dir/left
+  readers_say twice
+}
 stopped_long() {
   sleep 12
   go_on
@@ -338,6 +354,7 @@ t_case "the same by NATS" test_full_nats
 t_case "nothing is dropped while the collector takes all, where little may wait" test_oldest_idle
 t_case "the oldest packets are dropped while the collector is stopped" test_oldest
 t_case "the same while it is killed" test_oldest_killed
+t_case "the same when it does not come back" test_oldest_left
 t_case "the same by NATS" test_oldest_nats
 t_case "the same by NATS, until the connection breaks" test_oldest_nats_long
 t_case "the same by NATS while the server is killed" test_oldest_nats_killed
