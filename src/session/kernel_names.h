@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Names of the kernel's functions. To read /proc/kallsyms takes tens of milliseconds of CPU time,
- * and stacks are written every few seconds: what was read is kept for a minute. Not for longer,
- * because modules come and go.
+ * and stacks are written every few seconds: what was read is kept for a minute. Modules and
+ * eBPF programs come and go meanwhile: for addresses beyond the kernel's own code it is read again
+ * when there are others, once a second at most. Until then such addresses have no name, rather than
+ * that of the function before them.
  */
 #ifndef RUT_SESSION_KERNEL_NAMES_H
 #define RUT_SESSION_KERNEL_NAMES_H
@@ -14,8 +16,12 @@ struct rut_kallsyms;
 
 /* A zeroed struct is empty. For one thread. */
 struct rut_kernel_names {
-	struct rut_kallsyms *syms; /* NULL: not read; owned */
-	uint64_t tried_ns;	   /* when it was read, or could not be; 0: never */
+	struct rut_kallsyms *syms;    /* NULL: not read; owned */
+	uint64_t tried_ns;	      /* when it was read, or could not be; 0: never */
+	uint64_t begin, end;	      /* of the kernel's own code */
+	uint64_t modules, modules_ns; /* a sum of them as of then; the last look */
+	uint32_t newest;	      /* number of an eBPF program */
+	bool outdated;
 };
 
 /* The name of the function at this address; "?": not known. Borrowed until the next call of
