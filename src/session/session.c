@@ -149,17 +149,34 @@ static bool is_drained(const struct rut_recorder *r)
 	return true;
 }
 
+/* Programs write nothing into frozen rings. */
+static void freeze(struct rut_recorder *r, bool frozen)
+{
+	for (int cpu = 0; cpu < r->ncpus; cpu++) {
+		struct rut_ring_ctl *ctl = r->rings[cpu].ctl;
+
+		__atomic_store_n(&ctl->frozen, frozen, __ATOMIC_RELEASE);
+		if (frozen)
+			__atomic_store_n(&ctl->opened_ns, RUT_RING_FROZEN_NS, __ATOMIC_RELEASE);
+	}
+}
+
 static int stop(struct rut_recorder *r, struct rut_err *err)
 {
 	struct rut_session_meta *m = r->meta;
 
-	if (!m->running)
+	if (!m->running && !m->resuming)
 		return rut_err_set(err, EALREADY, "session '%s' is stopped already", r->conf.name);
 	m->running = 0;
 	/* What was hit up to now is counted, and nothing more after it. */
 	if (m->ncompanions)
 		rut_daemon_sync(m);
 	rut_session_unpin_links(r, NULL);
+	/* What a killed start has left. */
+	if (m->resuming) {
+		freeze(r, false);
+		__atomic_store_n(&m->resuming, 0, __ATOMIC_SEQ_CST);
+	}
 	rut_recorder_flush(r);
 	for (int i = 0; i < 200 && rut_session_consumer_alive(m) && !is_drained(r); i++)
 		poll(NULL, 0, 10);
@@ -171,18 +188,6 @@ int rut_session_stop(struct rut_recorder *r, struct rut_err *err)
 	_cleanup_close_ int lock = rut_session_lock_one(r->conf.name, err);
 
 	return lock < 0 ? lock : stop(r, err);
-}
-
-/* Programs write nothing into frozen rings. */
-static void freeze(struct rut_recorder *r, bool frozen)
-{
-	for (int cpu = 0; cpu < r->ncpus; cpu++) {
-		struct rut_ring_ctl *ctl = r->rings[cpu].ctl;
-
-		__atomic_store_n(&ctl->frozen, frozen, __ATOMIC_RELEASE);
-		if (frozen)
-			__atomic_store_n(&ctl->opened_ns, RUT_RING_FROZEN_NS, __ATOMIC_RELEASE);
-	}
 }
 
 /*

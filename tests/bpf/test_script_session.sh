@@ -111,6 +111,10 @@ a_killed_start_records_nothing() {
     "$RUTILE" status ${S}k >status
     if grep -q '^state .*its start was killed: start it again' status; then states=$((states + 1)); fi
     opens 5
+    if [ "$n" = 5 ]; then
+      "$RUTILE" stop ${S}k
+      "$RUTILE" status ${S}k | grep -q '^state *stopped'
+    fi
     "$RUTILE" start ${S}k
     "$RUTILE" status ${S}k | grep -q '^state *records'
     opens 2
