@@ -15,6 +15,8 @@ import subprocess
 import tempfile
 import time
 
+from shared import free_ports
+
 QUIET = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
 PACKET_KIB = 256
 
@@ -29,15 +31,6 @@ def peak_mib(pid):
         if line.startswith("VmHWM"):
             return int(line.split()[1]) / 1024
     return 0
-
-
-def free_ports():
-    while True:
-        with socket.socket() as s:
-            s.bind(("127.0.0.1", 0))
-            port = s.getsockname()[1]
-        if port < 65500:
-            return port
 
 
 def connect(port):

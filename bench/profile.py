@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: MIT
-"""What `rutile profile` costs: the programs in the kernel (by the kernel's own count of their time, which
-kernel.bpf_stats_enabled switches on), rutile's own CPU time, and the CPU time of what is profiled: the time of its units of
+"""What `rutile profile` costs: the programs in the kernel (by the kernel's own count of their time,
+BPF_ENABLE_STATS), rutile's own CPU time, and the CPU time of what is profiled: the time of its units of
 work with a profiler, compared with the time without in the same run."""
-import json
 import os
 import pathlib
 import pty
-import shutil
 import signal
 import statistics
 import subprocess
 import tempfile
 import threading
 import time
+
+from shared import all_programs, programs_of, programs_timed
 
 SETTLE = 3  # seconds: what runs at the start (symbols, mappings) is not what it costs to stay on
 
@@ -56,36 +56,26 @@ class Target:
             p.wait()
 
 
-def programs(pid):
-    """Name, time and runs of each eBPF program that the process holds."""
-    out = subprocess.run(["bpftool", "prog", "list", "-j"], capture_output=True, text=True,
-                         env=os.environ | {"PATH": os.environ["PATH"] + ":/usr/sbin"})
-    names = {p["id"]: p.get("name", "") for p in json.loads(out.stdout or "[]")}
-    found = {}
-    for f in pathlib.Path(f"/proc/{pid}/fdinfo").iterdir():
-        info = dict(line.split(":", 1) for line in f.read_text().splitlines() if ":" in line)
-        if "run_cnt" in info:
-            key = int(info["prog_id"])
-            found[key] = (names.get(key, ""), int(info["run_time_ns"]), int(info["run_cnt"]))
-    return found
-
-
 def cpu_of(pid):
     """Seconds on a CPU so far, of all threads."""
     return sum(int((t / "schedstat").read_text().split()[0]) for t in pathlib.Path(f"/proc/{pid}/task").iterdir()) / 1e9
 
 
 def clocked(target, process, seconds):
-    """Lets the profiler run; what it took, in percent of a CPU."""
+    """Lets the profiler run; what it took, in percent of a CPU. None: it ended."""
     time.sleep(SETTLE)
-    first, begun, cpu = programs(process.pid), time.monotonic(), cpu_of(process.pid)
+    first, begun, cpu = programs_of(process.pid), time.monotonic(), cpu_of(process.pid)
     time.sleep(seconds)
-    cpu, ended, last = cpu_of(process.pid) - cpu, time.monotonic(), programs(process.pid)
+    cpu, ended, last = cpu_of(process.pid) - cpu, time.monotonic(), programs_of(process.pid)
+    if os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+        return None
+    names = {p["id"]: p.get("name", "") for p in all_programs()} if last else {}
     rows = {}
-    for key, (name, ns, runs) in last.items():
-        row = rows.setdefault(name, [0, 0])
-        row[0] += ns - first[key][1]
-        row[1] += runs - first[key][2]
+    for key, (ns, runs) in last.items():
+        before = first.get(key, (0, 0))
+        row = rows.setdefault(names.get(key, ""), [0, 0])
+        row[0] += ns - before[0]
+        row[1] += runs - before[1]
     elapsed = ended - begun
     return {"kernel": sum(r[0] for r in rows.values()) / elapsed / 1e7, "own": cpu / elapsed * 100, "rows": rows,
             "unit": target.unit_ns(begun, ended), "rate": target.rate(begun, ended), "seconds": elapsed}
@@ -138,13 +128,16 @@ def perf(_, target, args, seconds):
 
 
 def outside(b, target, args, seconds):
-    """rbspy's method, as a program of its own."""
+    """rbspy's method, as a program of its own. None: it refuses this Ruby, or came to no sample."""
     p = subprocess.Popen([b.build / "bench" / "outside", str(target.pids[0]), args[0], str(seconds + SETTLE + 2), *args[1:]],
                          stdout=subprocess.PIPE, text=True)
     m = clocked(target, p, seconds)
-    samples = int(p.stdout.read().split()[0])
+    said = p.stdout.read().split()
     _, _, usage = os.wait4(p.pid, 0)
     p.returncode = 0
+    samples = int(said[0]) if said else 0
+    if not m or not samples:
+        return None
     # On a busy machine it does not come to all of its samples.
     m["own"] = (usage.ru_utime + usage.ru_stime) / samples * int(args[0]) * 100
     return m
@@ -164,10 +157,13 @@ def alternate(b, target, jobs, seconds):
         for name, (job, args) in jobs.items():
             plain = nothing(b, target, args, max(3, seconds / 2))
             m = job(b, target, args, seconds)
+            if not m:
+                b.note(f"{name}: it did not run, so it is not measured")
+                continue
             m["more"] = (m["unit"] / plain["unit"] - 1) * 100 if plain["unit"] else 0
             m["plain"] = plain["unit"]
             found[name].append(m)
-    return found
+    return {name: ms for name, ms in found.items() if ms}
 
 
 def middle(ms, key):
@@ -197,15 +193,17 @@ def on_cpu(b, seconds):
                      f"{middle(ms, 'kernel') + middle(ms, 'own'):.2f}" if ours else "", f"{middle(ms, 'more'):+.2f}",
                      f"{sum(r[0] for r in sums) / runs / 1000:.1f}" if ours and runs else ""])
     b.table("One busy thread below 100 Ruby frames: percent of one CPU",
-            ["", "programs in the kernel", "the profiler's process", "both", "CPU time of the target more, %", "us a sample"], rows)
+            ["", "programs in the kernel", "the profiler's process", "both", "CPU time of the target more, %", "us a run"], rows)
 
 
 def off_cpu(b, seconds):
     rows = []
     for mode, what in (("same", "one stack"), ("many", "64 stacks in turn")):
         target = Target(b, mode, 4, 1250)
-        ms = alternate(b, target, {"off": (rutile, ["--off-cpu"])}, seconds)["off"]
+        ms = alternate(b, target, {f"--off-cpu, {what}": (rutile, ["--off-cpu"])}, seconds).get(f"--off-cpu, {what}")
         target.end()
+        if not ms:
+            continue
         switches = statistics.median(m["rows"]["sched_switch"][1] / m["seconds"] for m in ms)
         rows.append([what, f"{middle(ms, 'rate'):.0f}", f"{switches:.0f}", f"{middle(ms, 'kernel'):.2f}", f"{middle(ms, 'own'):.2f}",
                      f"{middle(ms, 'kernel') + middle(ms, 'own'):.2f}",
@@ -218,11 +216,6 @@ def off_cpu(b, seconds):
 
 def run(b):
     seconds = 3 if b.quick else 6
-    stats = pathlib.Path("/proc/sys/kernel/bpf_stats_enabled")
-    was = stats.read_text()
-    stats.write_text("1")
-    try:
+    with programs_timed():
         on_cpu(b, seconds)
         off_cpu(b, seconds)
-    finally:
-        stats.write_text(was)

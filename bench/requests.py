@@ -5,7 +5,6 @@ alone and beside the kernel's events; the profilers that are gems beside it.
 A machine's other work changes what a request takes by more than a recording does. So short bursts of a fixed number of requests are measured with and
 without it in turns, each compared with the bursts before and after it; "nothing" is a program that sleeps, and shows the noise that is left."""
 
-import json
 import os
 import pathlib
 import re
@@ -17,6 +16,8 @@ import statistics
 import subprocess
 import tempfile
 import time
+
+from shared import all_programs, programs_timed
 
 ALL = "sched,irq,block,net,signal,syscall"
 PATHS = ["/", "/products/7", "/cart?ids=1,2,3", "/", "/cart?ids=4&coupon=SPRNG", "/report.csv", "/products/42", "/cart?ids=5,6&coupon=FRIEND"]
@@ -187,25 +188,20 @@ class Server:
 
 def programs():
     """Runs and nanoseconds of all eBPF programs."""
-    found = subprocess.run(["bpftool", "prog", "show", "-j"], stdout=subprocess.PIPE, text=True, check=True).stdout
-    rows = json.loads(found)
+    rows = all_programs()
     return sum(r.get("run_cnt", 0) for r in rows), sum(r.get("run_time_ns", 0) for r in rows)
 
 
 def kernels_share(server):
     """Runs of eBPF programs for a request, and their microseconds; they take longer while the kernel times them."""
-    setting = pathlib.Path("/proc/sys/kernel/bpf_stats_enabled")
-    before = setting.read_text()
     try:
-        setting.write_text("1")
-        runs, ns = programs()
-        server.run()
-        after = programs()
+        with programs_timed():
+            runs, ns = programs()
+            server.run()
+            after = programs()
         return (after[0] - runs) / server.burst, (after[1] - ns) / 1000 / server.burst
     except (OSError, subprocess.CalledProcessError):
         return None
-    finally:
-        setting.write_text(before)
 
 
 class Slot:

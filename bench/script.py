@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: MIT
 """Scripts beside bpftrace: the time and memory of one that ends at once, of one with a hundred tracepoints, and what
-a program takes for an event, by the kernel's own count (kernel.bpf_stats_enabled)."""
-import json
+a program takes for an event, by the kernel's own count (BPF_ENABLE_STATS)."""
 import os
-import pathlib
 import signal
 import statistics
 import subprocess
 import time
+
+from shared import all_programs, programs_timed
 
 EVENT = "tracepoint:syscalls:sys_enter_getppid"
 SCRIPTS = [
@@ -17,13 +17,10 @@ SCRIPTS = [
     ("`@ = hist(nsecs - @t)`", "%s { @ = hist(nsecs - @t); @t = nsecs; }" % EVENT),
     ("`/comm == \"none\"/`", "%s /comm == \"none\"/ { @ = count(); }" % EVENT),
 ]
-STATS = pathlib.Path("/proc/sys/kernel/bpf_stats_enabled")
 
 
 def programs():
-    out = subprocess.run(["bpftool", "prog", "list", "-j"], capture_output=True, text=True,
-                         env=os.environ | {"PATH": os.environ["PATH"] + ":/usr/sbin"})
-    return {p["id"]: (p.get("run_time_ns", 0), p.get("run_cnt", 0)) for p in json.loads(out.stdout or "[]")}
+    return {p["id"]: (p.get("run_time_ns", 0), p.get("run_cnt", 0)) for p in all_programs()}
 
 
 def ns_of(b, argv, calls):
@@ -43,10 +40,8 @@ def ns_of(b, argv, calls):
 
 def events(b):
     calls = 200000 if b.quick else 2000000
-    was = STATS.read_text()
-    STATS.write_text("1")
     rows = []
-    try:
+    with programs_timed():
         for name, script in SCRIPTS:
             values = {"rutile": [], "bpftrace": []}
             for _ in range(b.runs):
@@ -55,8 +50,6 @@ def events(b):
                         ns = ns_of(b, argv, calls)
                         values[tool] += [ns] if ns else []
             rows.append([name] + [f"{statistics.median(v):.0f} ns" if v else "-" for v in values.values()])
-    finally:
-        STATS.write_text(was)
     b.table("An event, by the kernel's count", ["script", "rutile", "bpftrace"], rows)
 
 

@@ -3,16 +3,13 @@
 by the kernel's own count, on the same load, alternated. The count itself is in both columns; the first row is what it costs.
 Instructions are those of all programs as the kernel has them, not those that an event executes."""
 
-import ctypes
-import json
 import os
-import pathlib
 import signal
 import statistics
 import subprocess
 import time
 
-BPF_ENABLE_STATS = 32
+from shared import all_programs, programs_of, programs_timed
 
 # Exchanges data with itself, without a network. Ruby calls SSL_read() and SSL_write().
 TLS = """
@@ -108,38 +105,8 @@ SCRIPTS = {
 }
 
 
-class Stats:
-    """The kernel counts runs and time of programs while this is open, and no longer."""
-
-    def __enter__(self):
-        libc = ctypes.CDLL(None, use_errno=True)
-        attr = ctypes.create_string_buffer(128)
-        self.fd = libc.syscall(321 if os.uname().machine == "x86_64" else 280, BPF_ENABLE_STATS, attr, 128)
-        if self.fd < 0:
-            raise OSError(ctypes.get_errno(), "the kernel counts no time of programs")
-        return self
-
-    def __exit__(self, *_):
-        os.close(self.fd)
-
-
-def programs(pid):
-    """{number: (ns, runs)} of the programs that the process holds."""
-    found = {}
-    for info in pathlib.Path(f"/proc/{pid}/fdinfo").glob("*"):
-        try:
-            fields = dict(line.split(":\t", 1) for line in info.read_text().splitlines() if ":\t" in line)
-        except OSError:
-            continue
-        if "run_cnt" in fields:
-            found[fields["prog_id"]] = (int(fields["run_time_ns"]), int(fields["run_cnt"]))
-    return found
-
-
-def instructions(numbers):
-    out = subprocess.run(["bpftool", "prog", "list", "-j"], capture_output=True, text=True,
-                         env=os.environ | {"PATH": os.environ["PATH"] + ":/usr/sbin"})
-    return sum(p["bytes_xlated"] // 8 for p in json.loads(out.stdout or "[]") if str(p["id"]) in numbers)
+def instructions(ids):
+    return sum(p["bytes_xlated"] // 8 for p in all_programs() if p["id"] in ids)
 
 
 def load(b, kind, count, directory):
@@ -159,14 +126,14 @@ def ns_of(b, argv, kind, count, directory):
         # Attached when all programs are there: their number does not change for a second.
         last, same = None, 0
         while p.poll() is None and same < 10:
-            now = len(programs(p.pid))
+            now = len(programs_of(p.pid))
             same = same + 1 if now and now == last else 0
             last = now
             time.sleep(0.1)
-        before = programs(p.pid)
+        before = programs_of(p.pid)
         size = instructions(before)
         load(b, kind, count, directory)
-        after = programs(p.pid)
+        after = programs_of(p.pid)
     finally:
         p.send_signal(signal.SIGINT)
         p.wait()
@@ -183,7 +150,7 @@ def run(b):
     directory.mkdir(exist_ok=True)
     chosen = os.environ.get("SCRIPTS", "").split() or ["(empty)", *SCRIPTS]
     rows, ratios = [], []
-    with Stats():
+    with programs_timed():
         for name in chosen:
             kind, count, program = SCRIPTS.get(name, (None, 1000000, "tracepoint:raw_syscalls:sys_enter { }"))
             count = count // 10 if b.quick else count

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Ruby in scripts: what rmethod, rline, rstack and in() cost a program that fires below 50 Ruby frames, by the kernel's own count
-(kernel.bpf_stats_enabled); what a probe of a method costs a call; how long a session with a script of 100 tracepoints takes to stop."""
+(BPF_ENABLE_STATS); what a probe of a method costs a call; how long a session with a script of 100 tracepoints takes to stop."""
 import os
 import pathlib
-import re
 import shutil
 import signal
 import statistics
@@ -11,8 +10,9 @@ import subprocess
 import tempfile
 import time
 
+from shared import programs_of, programs_timed
+
 EVENT = "tracepoint:syscalls:sys_enter_getpriority"
-STATS = pathlib.Path("/proc/sys/kernel/bpf_stats_enabled")
 DEPTH = 50
 BUILTINS = [  # in() of a name without a class reads the stack, of one with a class a slot of the agent
     "{ @ = count(); }",
@@ -38,20 +38,6 @@ PROBES = [
 ]
 
 
-def counts(pid):
-    """(nanoseconds, runs) of each program that the process holds, as the kernel counts them."""
-    ret = {}
-    for f in pathlib.Path(f"/proc/{pid}/fdinfo").iterdir():
-        try:
-            text = f.read_text()
-        except OSError:
-            continue
-        found = dict(re.findall(r"^(prog_id|run_time_ns|run_cnt):\s*(\d+)", text, re.M))
-        if "run_cnt" in found:
-            ret[found["prog_id"]] = (int(found["run_time_ns"]), int(found["run_cnt"]))
-    return ret
-
-
 def attached(argv):
     """The script, when its probes are attached."""
     p = subprocess.Popen([str(a) for a in argv], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
@@ -68,10 +54,10 @@ def end(p):
 
 
 def of_interval(p, seconds):
-    before = counts(p.pid)
+    before = programs_of(p.pid)
     time.sleep(seconds)
-    after = counts(p.pid)
-    ns, runs = max(((after[i][0] - before[i][0], after[i][1] - before[i][1]) for i in before if i in after), key=lambda x: x[1])
+    after = programs_of(p.pid)
+    ns, runs = max(((after[i][0] - before[i][0], after[i][1] - before[i][1]) for i in before if i in after), key=lambda x: x[1], default=(0, 0))
     return ns / runs if runs > 1000 else None
 
 
@@ -85,23 +71,21 @@ def reads(pid):
 
 
 def builtins(b, ruby):
-    was = STATS.read_text()
-    STATS.write_text("1")
     below = subprocess.Popen([ruby, b.top / "bench/script_ruby.rb", "below", str(DEPTH)], stdout=subprocess.PIPE, text=True)
-    below.stdout.readline()
-    scripts = [(f"`{body}`", body) for body in BUILTINS] + reads(below.pid)
-    best = [[] for _ in scripts]
     try:
-        for _ in range(b.runs):
-            for i, (_, body) in enumerate(scripts):
-                p = attached([b.rutile, "run", "-p", str(below.pid), "-e", f"{EVENT} {body}"])
-                if not p:
-                    continue
-                time.sleep(0.3)
-                best[i] += [ns for ns in (of_interval(p, 0.4) for _ in range(3)) if ns]
-                end(p)
+        below.stdout.readline()
+        scripts = [(f"`{body}`", body) for body in BUILTINS] + reads(below.pid)
+        best = [[] for _ in scripts]
+        with programs_timed():
+            for _ in range(b.runs):
+                for i, (_, body) in enumerate(scripts):
+                    p = attached([b.rutile, "run", "-p", str(below.pid), "-e", f"{EVENT} {body}"])
+                    if not p:
+                        continue
+                    time.sleep(0.3)
+                    best[i] += [ns for ns in (of_interval(p, 0.4) for _ in range(3)) if ns]
+                    end(p)
     finally:
-        STATS.write_text(was)
         below.kill()
         below.wait()
     b.table(f"A program below {DEPTH} Ruby frames, least and median of {b.runs * 3} intervals of 0.4 s", ["script", "least", "median"],

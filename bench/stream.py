@@ -5,7 +5,6 @@ The same loop fires the same event of two integers, as a probe (rutile) and as a
 is the process that drains the buffers and sends: its CPU time does not depend on what else runs."""
 
 import contextlib
-import json
 import os
 import pathlib
 import re
@@ -15,6 +14,8 @@ import statistics
 import subprocess
 import tempfile
 import time
+
+from shared import all_programs, free_ports, programs_timed
 
 QUIET = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
 EVENTS = 400 * 2000  # of bench/probed.c
@@ -44,15 +45,6 @@ def consumer_of(pid):
         if found:
             return found
     return None
-
-
-def free_ports():
-    while True:
-        with socket.socket() as s:
-            s.bind(("127.0.0.1", 0))
-            port = s.getsockname()[1]
-        if port < 65500:
-            return port
 
 
 @contextlib.contextmanager
@@ -125,20 +117,8 @@ def run_rutile(b, url):
 
 
 def programs():
-    """Run time of each loaded eBPF program, in ns; counted while kernel.bpf_stats_enabled is 1."""
-    said = subprocess.run(["bpftool", "-j", "prog", "show"], stdout=subprocess.PIPE, text=True, check=True).stdout
-    return {p["id"]: p.get("run_time_ns", 0) for p in json.loads(said)}
-
-
-@contextlib.contextmanager
-def bpf_stats():
-    switch = pathlib.Path("/proc/sys/kernel/bpf_stats_enabled")
-    before = switch.read_text()
-    switch.write_text("1")
-    try:
-        yield
-    finally:
-        switch.write_text(before)
+    """Run time of each loaded eBPF program, in ns."""
+    return {p["id"]: p.get("run_time_ns", 0) for p in all_programs()}
 
 
 def size_of(out):
@@ -160,7 +140,7 @@ def run_paced(b, url, out, tmp):
         begin, cpu, size = time.monotonic_ns(), cpu_ns(pid), size_of(out)
         time.sleep(3 if b.quick else 10)
         took, cpu, size = time.monotonic_ns() - begin, cpu_ns(pid) - cpu, size_of(out) - size
-        with bpf_stats():
+        with programs_timed():
             before, begin = programs(), time.monotonic_ns()
             time.sleep(2)
             after, length = programs(), time.monotonic_ns() - begin
