@@ -107,7 +107,12 @@ a_killed_start_records_nothing() {
   "$RUTILE" stop ${S}k
   for n in 40 15 8 5 3 2 1 0; do
     [ "$n" -lt "$all" ] || continue
-    strace -f -o calls -e trace=bpf -e inject=bpf:signal=SIGKILL:when=$((all - n)) "$RUTILE" start ${S}k && return 1
+    # This start may have a few calls less than the one that was counted: it is not killed then.
+    if strace -f -o calls -e trace=bpf -e inject=bpf:signal=SIGKILL:when=$((all - n)) "$RUTILE" start ${S}k; then
+      [ "$(grep -c ' bpf(' calls)" -lt $((all - n)) ]
+      "$RUTILE" stop ${S}k
+      continue
+    fi
     "$RUTILE" status ${S}k >status
     if grep -q '^state .*its start was killed: start it again' status; then states=$((states + 1)); fi
     opens 5
