@@ -259,12 +259,18 @@ static int read_open(void *arg, const char *dir, const struct rut_trace_clock *c
 		     struct rut_err *err)
 {
 	struct rut_script_session *s = arg;
-	int rc = s->journal.counters ? 0 : rut_script_journal_open(&s->journal, s->p, err);
+	struct rut_err why = RUT_ERR_INIT;
+	int rc = 0;
 
-	if (rc)
-		return rc;
-	s->journal.pos = rut_script_journal_oldest(&s->journal);
-	return begin_trace(s, dir, clock, err);
+	/* The previous directory may be removed. What went there is not repeated. */
+	if (end_trace(s, clock->begin_ns, true, &why))
+		rut_warn("%s", why.msg);
+	if (!s->journal.counters) {
+		rc = rut_script_journal_open(&s->journal, s->p, err);
+		if (!rc)
+			s->journal.pos = rut_script_journal_oldest(&s->journal);
+	}
+	return rc ? rc : begin_trace(s, dir, clock, err);
 }
 
 static int read_step(void *arg, struct rut_err *err)

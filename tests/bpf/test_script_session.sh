@@ -71,6 +71,28 @@ a_stopped_session_counts_nothing_and_goes_on_later() {
   "$RUTILE" destroy ${S}s
 }
 
+# A new directory ends the one before it: no file stays open, and nothing is printed twice.
+attach_closes_a_directory_that_vanished() {
+  counting
+  "$RUTILE" start ${S}v --flight -e syscall:openat --script count.bt
+  "$RUTILE" attach ${S}v -o trace 2>said & local attach=$! had i
+  t_wait grep -q "following '${S}v' into 'trace'" said
+  opens 3
+  files() { find "/proc/$attach/fd" -type l | wc -l; }
+  had=$(files)
+  for i in 1 2 3; do
+    mv trace gone$i
+    t_wait test -e trace/script/metadata
+    opens 2
+  done
+  [ "$(files)" -le "$had" ]
+  kill -INT "$attach"
+  wait "$attach"
+  script_events trace | grep '^open ' >events
+  [ "$(wc -l <events)" = 2 ]
+  "$RUTILE" destroy ${S}v
+}
+
 # What it has printed before, prints meanwhile, and counts: as `show` prints it afterwards.
 attach_has_what_the_script_prints() {
   counting
@@ -523,6 +545,7 @@ t_case "a stopped session counts nothing and can be resumed" a_stopped_session_c
 t_case "a session with many probes counts nothing from its stop on, and each event once when it goes on" many_probes_stop_at_once
 t_case "a resume that fails leaves the session stopped" a_resume_that_fails_stops_the_session
 t_case "attach has what the script prints and counts" attach_has_what_the_script_prints
+t_case "attach closes what it has of a directory that vanished" attach_closes_a_directory_that_vanished
 t_case "a start that is killed while it resumes a session records nothing, and can be repeated" a_killed_start_records_nothing
 t_case "the journal keeps the latest" the_journal_keeps_the_latest
 t_case "a session that writes has the script in its trace" a_session_that_writes_has_the_script_in_its_trace
