@@ -435,6 +435,7 @@ static void keys(void *arg)
 static int consume(struct profile *f, struct rut_consumer *c, struct rut_err *err)
 {
 	uint64_t begun = rut_now_ns(), shown = begun;
+	struct rut_family_left left = {0};
 	int rc = 0;
 
 	f->consumer = c;
@@ -444,6 +445,8 @@ static int consume(struct profile *f, struct rut_consumer *c, struct rut_err *er
 		rc = rut_consumer_step(c, err);
 		keys(f);
 		if (f->duration_ns && now - begun >= f->duration_ns)
+			break;
+		if (!f->all && !rut_recorder_family_left(c->recorder, &left))
 			break;
 		if (rc >= 0 && f->live && now - shown >= f->refresh_ns) {
 			rc = refresh(f, c, err);

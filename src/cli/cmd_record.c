@@ -231,9 +231,17 @@ static void step_statics(struct record *rec, const char *dir)
 	rut_cli_record_static_step(&rec->statics);
 }
 
+/* Nothing can come any more: all processes of --pid have ended, and nothing else is recorded. */
+static bool are_over(const struct record *rec, struct rut_recorder *r, struct rut_family_left *left)
+{
+	return rec->opts.npids && !rec->command && !rec->opts.ruby.count &&
+	       !rut_recorder_family_left(r, left);
+}
+
 static void consume(struct record *rec, struct rut_consumer *c, int *ret_status)
 {
 	static struct rut_budget_follower budget = {.foreground = true};
+	struct rut_family_left left = {0};
 	uint64_t started = rut_ring_clock();
 	int last = 0;
 
@@ -256,7 +264,7 @@ static void consume(struct record *rec, struct rut_consumer *c, int *ret_status)
 			rec->child = 0;
 			break;
 		}
-		if (rut_cli_record_ruby_over(&rec->opts.ruby))
+		if (rut_cli_record_ruby_over(&rec->opts.ruby) || are_over(rec, c->recorder, &left))
 			break;
 		step_statics(rec, c->recorder->meta->current);
 		rut_consumer_wait(c, rec->child > 0 ? 20 : c->sleep_ms);

@@ -1,11 +1,17 @@
 /* SPDX-License-Identifier: MIT */
-/* A process and what descends from it now, for the filter: later children the programs follow. */
+/*
+ * A process and what descends from it now, for the filter: later children the programs follow. And
+ * whether any of them still runs.
+ */
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include <bpf/bpf.h>
 
 #include "base/buf.h"
 #include "base/cleanup.h"
@@ -78,4 +84,35 @@ int rut_recorder_trace_family(struct rut_recorder *r, pid_t pid)
 		}
 	}
 	return rc;
+}
+
+static bool is_running(pid_t pid)
+{
+	return pid > 0 && (!kill(pid, 0) || errno != ESRCH) && !rut_proc_is_zombie(pid);
+}
+
+/* The kernel adds children and removes what has been waited for. */
+static bool runs_any(struct rut_recorder *r, pid_t *last)
+{
+	const int most = 1 << 16; /* a key that is removed meanwhile begins it anew */
+	uint32_t key, *before = NULL;
+
+	if (is_running(*last))
+		return true;
+	for (int i = 0; i < most; i++) {
+		if (bpf_map_get_next_key(r->fds[RUT_MAP_TRACED], before, &key) < 0)
+			return false;
+		if (is_running((pid_t)key)) {
+			*last = (pid_t)key;
+			return true;
+		}
+		before = &key;
+	}
+	return true;
+}
+
+bool rut_recorder_family_left(struct rut_recorder *r, struct rut_family_left *left)
+{
+	left->misses = runs_any(r, &left->last) ? 0 : left->misses + 1;
+	return left->misses < 2;
 }

@@ -121,6 +121,18 @@ int rut_recorder_trace_pid(struct rut_recorder *r, pid_t pid, enum rut_traced wh
  */
 int rut_recorder_trace_family(struct rut_recorder *r, pid_t pid);
 
+struct rut_family_left {
+	pid_t last; /* one that ran at the last look */
+	unsigned int misses;
+};
+
+/*
+ * Does one of the processes of the filter still run, or a child? Called in each round, with `left`
+ * zeroed before the first: they have ended when two looks have found none, since one may fork and
+ * end while the others are looked at. A zombie has ended.
+ */
+bool rut_recorder_family_left(struct rut_recorder *r, struct rut_family_left *left);
+
 /* Records stored so far, the statedump's included. */
 uint64_t rut_recorder_records(const struct rut_recorder *r);
 

@@ -9,7 +9,8 @@ pid='' recorder=''
 
 # What a case leaves when it fails: the programs would never end.
 clean_up() {
-  [ -z "$recorder" ] || kill -INT "$recorder" 2>/dev/null || :
+  # shellcheck disable=SC2086 # there may be several
+  [ -z "$recorder" ] || kill -INT $recorder 2>/dev/null || :
   [ -z "$pid" ] || kill "$pid" 2>/dev/null || :
 }
 
@@ -20,13 +21,12 @@ launch() {
   t_wait test -e truth.ready
 }
 
-# go: the program runs to its end, recorded into "trace".
+# go: the program runs to its end, recorded into "trace": the recorder ends with it.
 go() {
   recording trace
   : >go
   wait "$pid"
   pid=''
-  kill -INT "$recorder"
   wait "$recorder"
   recorder=''
 }
@@ -258,6 +258,66 @@ EOF
   cat out
   near 3
 }
+# The target ends before its child, which becomes a zombie: nobody waits for it, but it runs no more.
+test_ends_with_the_last() {
+  need_bpf
+  cat >family.py <<'EOF'
+import ctypes, os, time
+def until(name):
+    while not os.path.exists(name):
+        time.sleep(0.01)
+def work():
+    begun = time.process_time()
+    while time.process_time() - begun < 0.5: pass
+ctypes.CDLL(None).prctl(36, 1)  # PR_SET_CHILD_SUBREAPER
+target = os.fork()
+if not target:
+    until("go")
+    if not os.fork():
+        work()
+        until("end")
+        os._exit(0)
+    os._exit(0)
+open("target.new", "w").write(str(target))
+os.rename("target.new", "target")
+os.waitpid(target, 0)
+open("gone", "w")
+time.sleep(300)
+EOF
+  python3 family.py & pid=$!
+  trap clean_up EXIT
+  t_wait test -e target
+  for verb in "profile --hz 997 $(cat target)" "record -e profile:997 -p $(cat target)"; do
+    # shellcheck disable=SC2086 # they are words
+    "$RUTILE" $verb -o "${verb%% *}" >"${verb%% *}.out" 2>"${verb%% *}.err" &
+    recorder="$recorder $!"
+  done
+  t_wait test -e record/kernel/metadata
+  t_wait test -e profile/kernel/metadata
+  sleep 1
+  : >go
+  t_wait test -e gone
+  sleep 2
+  for r in $recorder; do kill -0 "$r"; done
+  : >end
+  for r in $recorder; do
+    t_wait ended "$r"
+    wait "$r"
+  done
+  recorder=''
+  head profile.out record.err
+  # Half a second on the CPU at 997 Hz.
+  for t in profile record; do
+    n=$("$RUTILE" view --count --event rutile_sample $t)
+    echo "$t: $n samples"
+    [ "$n" -gt 400 ]
+  done
+  grep -q CPU profile.out
+  grep -q ' events lost' record.err
+}
+ended() { not kill -0 "$1" 2>/dev/null; }
+t_case "profile and record end with the last process of their targets" test_ends_with_the_last
+
 t_case "a program without Ruby" test_c
 
 # On a terminal each interval is a trace of its own, of which only the stacks are read: the names of native frames

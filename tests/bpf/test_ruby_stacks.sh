@@ -29,8 +29,7 @@ test_running() {
   recording trace
   : >go
   wait $pid
-  kill -INT $rec
-  wait $rec
+  wait $rec # it ends with its process
   truth trace truth
   babeltrace2 trace >/dev/null
   "$RUTILE" view --folded trace >folded
@@ -61,8 +60,7 @@ test_some_events() {
   recording trace
   : >go
   wait $pid
-  kill -INT $rec
-  wait $rec
+  wait $rec # it ends with its process
   truth trace truth
   babeltrace2 trace >out
   grep -q 'syscall_exit_[a-z]*stat' out
@@ -109,8 +107,7 @@ test_namespace() {
   recording trace
   : >go
   wait $pid
-  kill -INT $rec
-  wait $rec
+  wait $rec # it ends with its process
   truth trace truth
 }
 t_case "a process in namespaces of its own" test_namespace
