@@ -71,7 +71,9 @@ int rut_url_parse(const char *text, struct rut_url *ret, struct rut_err *err)
 	}
 	*ret = (struct rut_url){.port = RUT_RELAY_PORT_CTL, .tls = tls};
 	if (!tls && strncmp(text, SCHEME, strlen(SCHEME)) != 0)
-		return rut_err_set(err, EINVAL, "invalid collector '%s': " SCHEME "HOST[:PORT]",
+		return rut_err_set(err, EINVAL,
+				   "invalid collector '%s': " SCHEME "HOST[:PORT], " SECURE
+				   "HOST[:PORT] or nats://HOST[:PORT]/STREAM",
 				   text);
 	p = get_host(text + strlen(tls ? SECURE : SCHEME), ret->host, sizeof(ret->host));
 	if (!p)

@@ -162,6 +162,11 @@ static int create_session(struct rut_relay *r, const struct rut_relay_conf *conf
 	rc = read_path(r, len, err);
 	if (rc)
 		return rc;
+	if (conf->url->tls && status == RUT_RELAY_ERRNO + EACCES)
+		return rut_err_set(err, EPROTO,
+				   "the collector refused the session: does our certificate name "
+				   "the host '%s'?",
+				   conf->host);
 	return status == RUT_RELAY_OK ? 0 : refused("the session", status, err);
 }
 
