@@ -513,6 +513,25 @@ bool rut_cli_record_ruby_over(const struct rut_record_ruby *r)
 	return r->count && !r->alive && !r->wait && !command_source(r);
 }
 
+/* A path that is asked for, rather than left out, takes the place of the application's. */
+static bool asks_for_paths(const struct rut_words *paths)
+{
+	for (size_t i = 0; i < paths->count; i++)
+		if (paths->v[i][0] != '!')
+			return true;
+	return false;
+}
+
+/* A class that exists, with methods that are called: it is not seen why nothing came. */
+static void explain_nothing(const struct rut_record_ruby *r)
+{
+	if ((r->classes.count || r->methods.count) && !asks_for_paths(&r->paths))
+		fprintf(stderr,
+			"rutile record: --class and --method choose among the methods of the "
+			"application's files (rutile(1), app); those of gems need --path '*', "
+			"those of evaluated text without a file --path '(eval*'\n");
+}
+
 void rut_cli_record_ruby_report(const struct rut_record_ruby *r)
 {
 	const struct rut_record_ruby_source *command = command_source(r);
@@ -539,6 +558,8 @@ void rut_cli_record_ruby_report(const struct rut_record_ruby *r)
 			" events, %.1f MiB in %" PRIu64 " packets, %" PRIu64 " events lost\n",
 			sum.processes, sum.processes == 1 ? "" : "es", sum.events,
 			(double)sum.bytes / 1048576, sum.packets, sum.lost);
+	if (sum.processes && !sum.events && !sum.lost)
+		explain_nothing(r);
 }
 
 static void free_words(struct rut_words *w)

@@ -153,6 +153,35 @@ assert calls == [400], (calls, rows[:5])
 EOF
 }
 
+# Text that is evaluated without a file is not the application's; each method is called once, right after it was made.
+evaluated_methods() {
+  cat >gen.rb <<'EOF'
+class Gen; end
+300.times do |i|
+  case ARGV[0]
+  when "file" then Gen.class_eval("def m#{i}; end", __FILE__, __LINE__)
+  when "text" then Gen.class_eval("def m#{i}; end")
+  when "block" then Gen.class_eval { define_method("m#{i}") {} }
+  end
+  Gen.new.send("m#{i}")
+end
+EOF
+  for case in "file 300" "block 300" "text 0" "text 300 --path (eval*" "text 0 --path !*/none.rb"; do
+    # shellcheck disable=SC2162
+    read how want option glob <<<"$case"
+    rm -rf t
+    "$RUTILE" record --ruby :call --class Gen ${option:+"$option" "$glob"} -o t -- $ruby "$T/gen.rb" "$how" 2>err
+    echo "$case"
+    cat err
+    [ "$("$RUTILE" view --count --event ruby:call t)" = "$want" ]
+    if [ "$want" = 0 ]; then
+      grep -q "need --path '\*', those of evaluated text without a file --path '(eval\*'" err
+    else
+      not grep -q -e --path err
+    fi
+  done
+}
+
 # However soon it ends, and however busy the machine is: it does not begin before the tracer sees it.
 short_programs_are_counted() {
   echo 'def once; end; once' >s.rb
@@ -1123,6 +1152,7 @@ t_lanes 3
 t_case "the agent links against nothing" links_against_nothing
 t_case "code that was never finished" half_made_code_is_left_alone
 t_case "ractors" ractors_count
+t_case "methods of evaluated text, and where --class looks" evaluated_methods
 t_case "ractors that begin while calls and allocations are recorded" ractors_beside_calls
 t_case "ractors, where not all of them is seen" ractors_are_told
 t_case "short programs" short_programs_are_counted
