@@ -11,6 +11,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "ring/write.h"
+#include "session/recorder.h"
+#include "session/unwind.h"
 #include "session/unwind_table.h"
 
 #define S 1000000000ull
@@ -390,9 +393,43 @@ static void killed_processes_leave_whole_tables(void **state)
 	assert_true(files > 0);
 }
 
+static int memory(size_t bytes)
+{
+	int fd = memfd_create("table", MFD_CLOEXEC);
+
+	assert_int_equal(ftruncate(fd, (off_t)bytes), 0);
+	return fd;
+}
+
+/* A process that has mapped code is read a millisecond later, not at the next look at the rings. */
+static void new_code_is_due_at_once(void **state)
+{
+	static struct rut_recorder r = {.conf.contexts = RUT_CTX_USTACK};
+	uint64_t mapped, after, due;
+
+	if (!rut_unwind_wanted(&r))
+		skip(); /* this kernel cannot */
+	r.fds[RUT_MAP_UNWIND_ROWS] = memory(RUT_UNWIND_ROWS_BYTES);
+	r.fds[RUT_MAP_UNWIND_RANGES] = memory(RUT_UNWIND_RANGE_BYTES);
+	rut_unwind_mapped(&r, getpid(), true);
+	mapped = rut_ring_clock();
+	rut_unwind_step(&r);
+	after = rut_ring_clock();
+	due = rut_unwind_due_ns(&r);
+	/* Or, if it took long to find that out, after a rest. */
+	assert_in_range(due, 1, mapped + S / 1000 + 2 * (after - mapped));
+	/* What it maps then does not put it off. */
+	rut_unwind_mapped(&r, getpid(), true);
+	assert_int_equal(rut_unwind_due_ns(&r), due);
+	rut_unwind_free(r.unwinds);
+	close(r.fds[RUT_MAP_UNWIND_ROWS]);
+	close(r.fds[RUT_MAP_UNWIND_RANGES]);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(new_code_is_due_at_once),
 		cmocka_unit_test_setup_teardown(ranges_are_given_again, setup, teardown),
 		cmocka_unit_test_setup_teardown(ranges_wait, setup, teardown),
 		cmocka_unit_test_setup_teardown(files_are_given_up, setup, teardown),
