@@ -440,18 +440,30 @@ cleared() {
   "$RUTILE" clear $S
   numbered 10003000 1000
   "$RUTILE" destroy $S
-  wait $viewer || { cat live.err; return 1; }
+  wait $viewer || { cat live.err; index_gone || return 1; touch again; }
   end_relay
   arguments "$(stored $S)" | cmp - <(seq 10001000 10001999; seq 10003000 10003999)
   find "$(stored $S)" -name metadata -printf '%h\n' | while read -r d; do
     babeltrace2 "$d" 2>&1 | not grep -q '[Dd]iscarded'
   done
 }
+# lttng-relayd 2.13 answers with an error, which ends babeltrace2, when a viewer asks for an index that was deleted since the daemon
+# counted it; it writes this into its log.
+index_gone() {
+  [ -e relayd.log ] && grep -q 'Relay error reading index file' relayd.log &&
+    grep -q 'E PLUGIN/SRC.CTF.LTTNG-LIVE .*LTTNG_LIVE_ITERATOR_STATUS_ERROR' live.err
+}
+# After that error, and no other, the whole is done again: one viewer must get to the end.
 test_clear() {
   need_bpf
-  p=$(free_port)
-  relay "$p"
-  cleared
+  for _ in 1 2 3 4; do
+    rm -rf out again relayd.log
+    p=$(free_port)
+    relay "$p"
+    cleared
+    [ -e again ] || break
+  done
+  [ ! -e again ]
 }
 test_collect_clear() {
   need_bpf
