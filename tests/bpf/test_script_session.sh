@@ -679,7 +679,10 @@ until File.exist?("stop")
 end
 File.write("times", times.join("\n"))
 END
-  echo 'ruby:Order#total { @n = count(); } interval:ms:70 { printf("seen %lld %lld\n", nsecs, @n); }' >seen.bt
+  cat >seen.bt <<'EOF'
+ruby:Order#total { @n = count(); }
+interval:ms:70 { printf("seen %lld %lld\n", nsecs, @n); }
+EOF
   ruby order.rb & local pid=$!
   echo $pid >rubies
   "$RUTILE" start ${S}ri -o trace --script seen.bt --script-target $pid
