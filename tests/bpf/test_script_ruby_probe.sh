@@ -326,7 +326,7 @@ END
   begin 'ruby:Shop#m* { @calls[pid] = count(); @by[method, tid > 0] = count(); @n = count(); }'
   get 1 60
   kill -USR1 "$pid"
-  t_wait workers_are 1
+  t_wait workers_are 1 || { cat puma.out; ps -o pid,ppid,stat,wchan:20,args --ppid "$pid" -p "$pid"; cat err; return 1; }
   get 61 120
   kill -KILL "$(pgrep -P "$pid" | head -n 1)"
   t_wait grep_count 3 'phase: 1' puma.out
