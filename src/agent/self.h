@@ -13,9 +13,9 @@ void rut_agent_self_forked(void);
 
 /*
  * Is this process in these namespaces of PIDs and of time (inodes; 0: the kernel has none)? False
- * too where system calls are filtered. That is asked with prctl(), which is among the calls that the
- * tracer checks with the filter before the agent is loaded; nothing else is asked then. A filter
- * that comes later is seen in children only.
+ * too where system calls are filtered. That is asked with prctl(), which is among the calls that
+ * the tracer checks with the filter before the agent is loaded; nothing else is asked then. A
+ * filter that comes later is seen in children only.
  */
 bool rut_agent_self_is_in(uint64_t pid_ns, uint64_t time_ns);
 
