@@ -257,6 +257,8 @@ __noinline __u64 rut_kernel_known(__u32 place, __u32 event)
 	w->span = (__u32)(bytes / 8);
 	key = rut_stack_hash_step(conf.load ^ event, bpf_get_current_pid_tgid());
 	w->key = rut_stack_hash_step(key, regs->orig_ax);
+	/* As a loop it is entered in its middle, which Linux 6.1 refuses ("back-edge"). */
+#pragma unroll
 	for (__u32 way = 0; way < 2; way++) {
 		__u32 slot = known_slot(w->key, way);
 		const struct rut_known *k = bpf_map_lookup_elem(&known_stacks, &slot);
