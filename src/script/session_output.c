@@ -156,19 +156,31 @@ static int side_snapshot(void *arg, const char *dir, const struct rut_trace_cloc
 	return rc;
 }
 
-static int side_open(void *arg, const char *dir, const struct rut_trace_clock *clock,
-		     struct rut_err *err)
+/*
+ * The next directory. The journal is read on from where it was; at first from its beginning, or
+ * with `oldest` from what it still has.
+ */
+static int next_trace(struct rut_script_session *s, const char *dir,
+		      const struct rut_trace_clock *clock, bool oldest, struct rut_err *err)
 {
-	struct rut_script_session *s = arg;
 	struct rut_err why = RUT_ERR_INIT;
 	int rc = 0;
 
 	/* The previous directory may be removed, or its disk full. */
 	if (end_trace(s, clock->begin_ns, true, &why))
 		rut_warn("%s", why.msg);
-	if (!s->journal.counters)
+	if (!s->journal.counters) {
 		rc = rut_script_journal_open(&s->journal, s->p, err);
+		if (!rc && oldest)
+			s->journal.pos = rut_script_journal_oldest(&s->journal);
+	}
 	return rc ? rc : begin_trace(s, dir, clock, err);
+}
+
+static int side_open(void *arg, const char *dir, const struct rut_trace_clock *clock,
+		     struct rut_err *err)
+{
+	return next_trace(arg, dir, clock, false, err);
 }
 
 /* Is one of them due? When it was; 0: none is. */
@@ -189,14 +201,14 @@ static uint64_t due_since_ns(const struct rut_script_session *s, uint64_t now)
  */
 static int run_intervals(struct rut_script_session *s, struct rut_err *err)
 {
-	uint64_t now = rut_ring_clock(), since = s->paused ? 0 : due_since_ns(s, now);
-	int taken = since ? rut_script_session_rubies_take(s, now - since > PUT_OFF_NS, err) : 0;
-
-	if (taken)
-		return taken == RUT_SCRIPT_RUBIES_BUSY ? 0 : taken;
+	uint64_t now = rut_ring_clock(), since = due_since_ns(s, now);
+	int taken;
 
 	if (s->paused)
 		return 0;
+	taken = since ? rut_script_session_rubies_take(s, now - since > PUT_OFF_NS, err) : 0;
+	if (taken)
+		return taken == RUT_SCRIPT_RUBIES_BUSY ? 0 : taken;
 	if (!s->next_ns)
 		s->next_ns = calloc(s->p->nprogs + 1, sizeof(*s->next_ns));
 	for (size_t i = 0; s->next_ns && i < s->p->nprogs; i++) {
@@ -237,7 +249,6 @@ static int side_close(void *arg, uint64_t end_ns, struct rut_err *err)
 
 	rut_script_session_rubies_end(s);
 	rc = rut_script_session_run_kind(s, RUT_PROBE_END, err);
-
 	closed = end_trace(s, end_ns, false, rc ? NULL : err);
 	return rc ? rc : closed;
 }
@@ -258,19 +269,7 @@ static void side_pause(void *arg, bool pause)
 static int read_open(void *arg, const char *dir, const struct rut_trace_clock *clock,
 		     struct rut_err *err)
 {
-	struct rut_script_session *s = arg;
-	struct rut_err why = RUT_ERR_INIT;
-	int rc = 0;
-
-	/* The previous directory may be removed. What went there is not repeated. */
-	if (end_trace(s, clock->begin_ns, true, &why))
-		rut_warn("%s", why.msg);
-	if (!s->journal.counters) {
-		rc = rut_script_journal_open(&s->journal, s->p, err);
-		if (!rc)
-			s->journal.pos = rut_script_journal_oldest(&s->journal);
-	}
-	return rc ? rc : begin_trace(s, dir, clock, err);
+	return next_trace(arg, dir, clock, true, err);
 }
 
 static int read_step(void *arg, struct rut_err *err)
