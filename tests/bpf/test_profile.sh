@@ -237,9 +237,10 @@ test_alloc_forks() {
 }
 t_case "allocations of processes that are forked, by bytes" test_alloc_forks
 
-test_c() {
-  need_bpf
+# three_and_one TIMES: starts a C program that computes so often for 30 ms in three() and 10 ms in one(), once "go" is there.
+three_and_one() {
   cat >prog.c <<'EOF'
+#include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
 static double now(void) { struct timespec t; clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t); return t.tv_sec + t.tv_nsec / 1e9; }
@@ -247,11 +248,21 @@ static volatile long sink;
 __attribute__((noinline)) void work(double s) { double end = now() + s; while (now() < end) for (int i = 0; i < 20000; i++) sink += i; }
 __attribute__((noinline)) void three(void) { work(0.03); __asm__ volatile(""); }
 __attribute__((noinline)) void one(void) { work(0.01); __asm__ volatile(""); }
-int main(void) { while (access("go", 0)) usleep(10000); for (int i = 0; i < 50; i++) { three(); one(); } return 0; }
+int main(int argc, char **argv)
+{
+	while (access("go", 0)) usleep(10000);
+	for (int i = atoi(argv[argc - 1]); i; i--) { three(); one(); }
+	return 0;
+}
 EOF
   cc -O1 -fno-omit-frame-pointer -fno-optimize-sibling-calls -o prog prog.c
-  ./prog & pid=$!
+  ./prog "$1" & pid=$!
   trap clean_up EXIT
+}
+
+test_c() {
+  need_bpf
+  three_and_one 50
   "$RUTILE" profile "$pid" --hz 997 -o trace --lines 1000 >out & recorder=$!
   go
   printf 'three 1.5\none 0.5\n' >truth
@@ -324,19 +335,7 @@ t_case "a program without Ruby" test_c
 # and the shares are those of the whole, and nothing is left.
 test_terminal() {
   need_bpf
-  cat >prog.c <<'EOF'
-#include <time.h>
-#include <unistd.h>
-static double now(void) { struct timespec t; clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t); return t.tv_sec + t.tv_nsec / 1e9; }
-static volatile long sink;
-__attribute__((noinline)) void work(double s) { double end = now() + s; while (now() < end) for (int i = 0; i < 20000; i++) sink += i; }
-__attribute__((noinline)) void three(void) { work(0.03); __asm__ volatile(""); }
-__attribute__((noinline)) void one(void) { work(0.01); __asm__ volatile(""); }
-int main(void) { while (access("go", 0)) usleep(10000); for (int i = 0; i < 75; i++) { three(); one(); } return 0; }
-EOF
-  cc -O1 -fno-omit-frame-pointer -fno-optimize-sibling-calls -o prog prog.c
-  ./prog & pid=$!
-  trap clean_up EXIT
+  three_and_one 75
   find /tmp -maxdepth 1 -name 'rutile-profile-*' | sort >before
   python3 - "$RUTILE" "$pid" >shown <<'PYTHON'
 import os, pty, signal, subprocess, sys, time

@@ -32,6 +32,14 @@ finish() {
   script=''
 }
 
+# A program that waits for a line makes its calls, and the script ends after them.
+let_it_end() {
+  echo >&8
+  t_wait grep -qx over said
+  finish
+  exec 8>&-
+}
+
 launch() {
   "$ruby" "$SRC/tests/bpf/ruby_probes.rb" wait "$PWD/go" 2>program.err & pid=$!
   trap clean_up EXIT
@@ -119,10 +127,7 @@ threads_and_times_of_deferred_hits() {
   t_wait grep -qx here said
   begin 'ruby:Order#total { @late[pid, tid, comm, args.id] = count(); @first[0] = min(nsecs); @last[0] = max(nsecs(monotonic)); }
     ruby:Order#total { $x = rand; @once[pid, tid, comm, args.id] = count(); @first[1] = min(nsecs); @last[1] = max(nsecs(monotonic)); }'
-  echo >&8
-  t_wait grep -qx over said
-  finish
-  exec 8>&-
+  let_it_end
   wait "$pid"
   pid=''
   same "$(map late out | wc -l)" 12
@@ -144,10 +149,7 @@ times_of_another_namespace() {
   t_wait grep -qx here said
   pid=$(pgrep -P "$held")
   begin 'ruby:Order#total { @n = count(); @last = max(nsecs); printf("hit %d\n", tid); } ruby:Order#total { $x = rand; @trapped = max(nsecs); }'
-  echo >&8
-  t_wait grep -qx over said
-  finish
-  exec 8>&-
+  let_it_end
   wait "$held"
   held=''
   same "$(grep -cx "hit $pid" out)" 50
@@ -172,10 +174,7 @@ what_deferred_hits_print_is_in_order() {
   t_wait grep -qx here said
   begin 'ruby:Order#total { printf("total %s %d\n", args.id, tid); @n = count(); } ruby:Order#other { print(("other", tid)); }
     tracepoint:syscalls:sys_enter_getpriority /args.which == 2/ { printf("nice %d\n", tid); } interval:ms:30 { printf("n %d\n", @n); }'
-  echo >&8
-  t_wait grep -qx over said
-  finish
-  exec 8>&-
+  let_it_end
   wait "$pid"
   pid=''
   same "$(wc -l <log)" 2700
@@ -248,10 +247,7 @@ deferred_hits_are_those_that_trap() {
   echo >&8
   t_wait grep -qx full said
   kill -CONT "$script"
-  echo >&8
-  t_wait grep -qx over said
-  finish
-  exec 8>&-
+  let_it_end
   wait "$pid"
   pid=''
   same "$(map late out | wc -l)" 10
@@ -375,10 +371,7 @@ pids_are_those_of_hits() {
   t_wait grep -qx here said
   pid=$(pgrep -P "$held")
   begin 'ruby:Order#total { @[pid] = count(); }'
-  echo >&8
-  t_wait grep -qx over said
-  finish
-  exec 8>&-
+  let_it_end
   wait "$held"
   held='' pid=''
   same "$(grep -c '^@\[.*: 100$' out)" 3

@@ -216,13 +216,17 @@ test_fifty() {
   end_collect
   grep -q '50 sessions' collect.log
 }
-test_fifty_nats() {
+# collect_nats STREAM: a server and a receiver of this stream.
+collect_nats() {
   command -v nats-server >/dev/null || t_skip "no nats-server"
   mkdir in
   nats
-  "$RUTILE" collect "nats://127.0.0.1:$p/FIFTY" in/dir 2>collect.log &
+  "$RUTILE" collect "nats://127.0.0.1:$p/$1" in/dir 2>collect.log &
   echo $! >"$t_root/collect"
   t_wait grep -q 'receiving from' collect.log
+}
+test_fifty_nats() {
+  collect_nats FIFTY
   fifty "nats://127.0.0.1:$p/FIFTY"
   all() { [ "$(find in/dir -name .complete | wc -l)" = 50 ]; }
   t_wait all
@@ -318,12 +322,7 @@ stopped_long() {
 }
 # oldest_nats SIGNAL COMMAND: the same with the server, whose pid is in $stopped.
 oldest_nats() {
-  command -v nats-server >/dev/null || t_skip "no nats-server"
-  mkdir in
-  nats
-  "$RUTILE" collect "nats://127.0.0.1:$p/OLD" in/dir 2>collect.log &
-  echo $! >"$t_root/collect"
-  t_wait grep -q 'receiving from' collect.log
+  collect_nats OLD
   stopped=$(cat "$t_root/nats")
   oldest "nats://127.0.0.1:$p/OLD" "$1" "$stopped" "$2"
   t_wait compgen -G 'in/dir/*/*/.complete'

@@ -201,10 +201,42 @@ static void test_times_ahead(void **state)
 	close(fd);
 }
 
+/* The ring of a script's process, which has no table. Returns the file's descriptor. */
+static int open_ring(struct rut_tracee *p, struct rut_ring *r)
+{
+	int fd = memfd_create("ring", MFD_CLOEXEC);
+
+	assert_int_equal(ftruncate(fd, RING_BYTES), 0);
+	ring = mmap(NULL, RING_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	assert_true(ring != MAP_FAILED);
+	assert_int_equal(rut_ring_init(r, (void *)ring, ring + PAGE, RUT_RING_DISCARD, 12, SUBBUFS),
+			 0);
+	assert_int_equal(rut_events_open_at(p, fd, 0, RING_BYTES, NULL), 0);
+	return fd;
+}
+
+static void close_ring(struct rut_tracee *p, int fd)
+{
+	rut_events_close(p);
+	munmap(ring, RING_BYTES);
+	close(fd);
+}
+
+/* Writes a hit, to be committed; `at_ns` 0: of now. Returns its position. */
+static uint64_t put_hit(struct rut_ring *r, uint64_t at_ns)
+{
+	uint64_t ns = 0, pos = 0;
+	struct rut_event_hit *e = rut_ring_reserve(r, sizeof(*e), rut_ring_clock, &ns, &pos);
+
+	assert_non_null(e);
+	*e = (struct rut_event_hit){
+		.c.header = RUT_RECORD_HEADER(RUT_EVENT_ID_HIT, at_ns ? at_ns : ns)};
+	return pos;
+}
+
 /* Killed while it wrote the last of 11 records. */
 static void test_unfinished_record(void **state)
 {
-	int fd = memfd_create("unfinished", MFD_CLOEXEC);
 	struct rut_tracee p = {.ctl_fd = -1, .pidfd = -1};
 	struct rut_tracee *tracees[1] = {&p};
 	struct rut_tracer t = {.tracees = tracees,
@@ -212,23 +244,14 @@ static void test_unfinished_record(void **state)
 			       .on_event = count_event,
 			       .config.mode = RUT_RUBY_SCRIPT};
 	struct rut_ring r;
-	uint64_t ns, pos = 0;
+	int fd = open_ring(&p, &r);
+	uint64_t pos = 0;
 
 	last_ns = 0;
-	assert_int_equal(ftruncate(fd, RING_BYTES), 0);
-	ring = mmap(NULL, RING_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	assert_true(ring != MAP_FAILED);
-	assert_int_equal(
-		rut_ring_init(&r, (void *)ring, ring + PAGE, RUT_RING_DISCARD, 12, SUBBUFS), 0);
-	assert_int_equal(rut_events_open_at(&p, fd, 0, RING_BYTES, NULL), 0);
 	for (int i = 0; i <= 10; i++) {
-		struct rut_event_hit *e =
-			rut_ring_reserve(&r, sizeof(*e), rut_ring_clock, &ns, &pos);
-
-		assert_non_null(e);
-		*e = (struct rut_event_hit){.c.header = RUT_RECORD_HEADER(RUT_EVENT_ID_HIT, ns)};
+		pos = put_hit(&r, 0);
 		if (i < 10)
-			rut_ring_commit(&r, pos, sizeof(*e));
+			rut_ring_commit(&r, pos, sizeof(struct rut_event_hit));
 	}
 	calls = lost = 0;
 	assert_int_equal(rut_events_round(&t, NULL), 0);
@@ -241,15 +264,12 @@ static void test_unfinished_record(void **state)
 	rut_events_left(&t, &p);
 	assert_int_equal(calls, 11);
 	assert_int_equal(lost, 0);
-	rut_events_close(&p);
-	munmap(ring, RING_BYTES);
-	close(fd);
+	close_ring(&p, fd);
 }
 
 /* It has told of an hour ago, and lets a record wait that it never ends. */
 static void test_never_finished(void **state)
 {
-	int fd = memfd_create("never", MFD_CLOEXEC);
 	struct rut_tracee p = {.ctl_fd = -1, .pidfd = -1};
 	struct rut_tracee *tracees[1] = {&p};
 	struct rut_tracer t = {.tracees = tracees,
@@ -258,24 +278,15 @@ static void test_never_finished(void **state)
 			       .config.mode = RUT_RUBY_SCRIPT};
 	const uint64_t old = rut_now_ns() - 3600000000000ull, second = 1000000000;
 	struct rut_ring r;
+	int fd = open_ring(&p, &r);
 
 	last_ns = calls = 0;
-	assert_int_equal(ftruncate(fd, RING_BYTES), 0);
-	ring = mmap(NULL, RING_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	assert_true(ring != MAP_FAILED);
-	assert_int_equal(
-		rut_ring_init(&r, (void *)ring, ring + PAGE, RUT_RING_DISCARD, 12, SUBBUFS), 0);
-	assert_int_equal(rut_events_open_at(&p, fd, 0, RING_BYTES, NULL), 0);
 	for (int i = 0; i < 2; i++) {
-		uint64_t ns, pos;
-		struct rut_event_hit *e =
-			rut_ring_reserve(&r, sizeof(*e), rut_ring_clock, &ns, &pos);
+		uint64_t pos = put_hit(&r, old);
 
-		assert_non_null(e);
-		*e = (struct rut_event_hit){.c.header = RUT_RECORD_HEADER(RUT_EVENT_ID_HIT, old)};
 		((struct rut_packet *)rut_ring_subbuf(&r, pos))->timestamp_begin = old;
 		if (!i)
-			rut_ring_commit(&r, pos, sizeof(*e));
+			rut_ring_commit(&r, pos, sizeof(struct rut_event_hit));
 		assert_int_equal(rut_events_round(&t, NULL), 0);
 	}
 	assert_int_equal(calls, 1);
@@ -290,9 +301,7 @@ static void test_never_finished(void **state)
 		r.ctl->pos = pos;
 		assert_in_range(rut_tracer_complete_ns(&t), now - 2 * second, now + second);
 	}
-	rut_events_close(&p);
-	munmap(ring, RING_BYTES);
-	close(fd);
+	close_ring(&p, fd);
 }
 
 static volatile sig_atomic_t disturbed;
