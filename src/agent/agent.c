@@ -41,7 +41,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define WORK_SLICE_NS 1500000u /* then the GVL is held for less than 2 ms */
+#define WORK_SLICE_NS 1500000u /* a slice ends after this: some 2 ms with the GVL */
 #define ORPHAN_NS     5000000000u
 
 static struct {

@@ -616,8 +616,7 @@ static int check(const struct rut_conf *c, struct rut_err *err)
 {
 	if (!c->by || (c->usage && !c->stats && !c->freq && !c->log && !c->top))
 		return 0;
-	return rut_err_set(err, EINVAL, "--by %s puts rows of threads together: only with --usage",
-			   c->by);
+	return rut_err_set(err, EINVAL, "--by %s works only with --usage", c->by);
 }
 
 static const char *const tags[] = {

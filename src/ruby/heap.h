@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The objects that live in the processes of a tracer of the mode RUT_RUBY_HEAP. A count is asked
- * for, made by each process while it runs on (in slices of less than 2 ms), and read when it is
+ * for, made by each process while it runs on (in slices of some 2 ms), and read when it is
  * complete. Counts are independent of each other: growth is their difference.
  */
 #ifndef RUT_RUBY_HEAP_H

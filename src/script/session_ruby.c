@@ -72,7 +72,7 @@ static void note_miss(struct rut_script_session *s, pid_t pid, int rc, const str
 		fresh = true;
 	}
 	if (tell && (fresh || (is_final(rc) && !m->never)))
-		rut_warn("the script's Ruby probes are not in process %d%s: %s", pid,
+		rut_warn("cannot attach the script's Ruby probes to process %d%s: %s", pid,
 			 is_final(rc) ? "" : " yet", why->msg);
 	m->never = is_final(rc);
 	/* That it is stopped is seen without waiting for it. */

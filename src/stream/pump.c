@@ -129,7 +129,7 @@ static int read_head(struct rut_sender *s, const struct rut_stream_file *f, off_
 /* The rest of a file is not sent: it is no packet. What is before it may have to be sent again. */
 static void give_up(struct rut_sender *s, struct rut_stream_file *f)
 {
-	rut_warn("'%s' has no packet at byte %lld: its rest is not sent", f->name,
+	rut_warn("'%s' is damaged at byte %lld: the rest of it is not sent", f->name,
 		 (long long)f->sent);
 	pthread_mutex_lock(&s->lock);
 	f->bad = true;

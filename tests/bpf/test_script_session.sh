@@ -804,7 +804,7 @@ for i in range(80):
   t_wait shows ${S}hr
   wait "$asks"
   cat said logs/* >all
-  grep -q "Ruby probes are not in process $held yet: no thread of process $held came to a place where it is safe" all
+  grep -q "cannot attach the script's Ruby probes to process $held yet: no thread of process $held came to a place where it is safe" all
   "$RUTILE" destroy ${S}hr
   kill -KILL "$held"
   wait "$held" || :
