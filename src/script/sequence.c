@@ -69,14 +69,15 @@ static uint64_t last_ns(const struct rut_script_sequence *o, size_t end)
 int rut_script_sequence_round(struct rut_script_sequence *o, bool all, struct rut_err *err)
 {
 	size_t end, at = 0;
-	uint64_t until;
+	uint64_t until, last;
 	int n, rc = 0;
 
 	/* Before the hits are taken: what comes after that is later than they are. */
 	o->read(o->arg);
 	end = o->kept.len;
+	last = all ? last_ns(o, end) : 0;
 	n = rut_script_tracer_gather(o->tracer, &until, err);
-	for (int i = 0; all && n >= 0 && i < WAITS && until < last_ns(o, end); i++) {
+	for (int i = 0; n >= 0 && i < WAITS && until < last; i++) {
 		poll(NULL, 0, 1);
 		n = rut_script_tracer_gather(o->tracer, &until, err);
 	}
