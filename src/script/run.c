@@ -280,9 +280,10 @@ static void drain(struct runner *r)
 {
 	int rc;
 
-	drain_ring(r);
-	if (!r->order.tracer)
+	if (!r->order.tracer) {
+		drain_ring(r);
 		return;
+	}
 	rc = rut_script_sequence_round(&r->order, true, r->err);
 	if (rc < 0 && !r->rc)
 		r->rc = rc;
@@ -596,6 +597,13 @@ static int watch_own_signals(struct runner *r)
 	return watch(r, r->own_signals, TAG_OWN_SIGNAL);
 }
 
+/* Runs the hits up to now. Returns how many processes there are, or -errno. */
+static int hits_round(struct runner *r, bool all)
+{
+	return r->order.tracer ? rut_script_sequence_round(&r->order, all, r->err)
+			       : rut_script_tracer_round(r->tracer, r->err);
+}
+
 /* When the last process has ended, so has the script. */
 static int follow_rubies(struct runner *r)
 {
@@ -605,9 +613,7 @@ static int follow_rubies(struct runner *r)
 	if (now_ms() < r->follow_at && !r->opts->child)
 		return take_hits(r);
 	r->follow_at = now_ms() + ROUND_MS;
-	n = r->order.tracer ? rut_script_sequence_round(&r->order, false, r->err)
-			    : rut_script_tracer_round(r->tracer, r->err);
-
+	n = hits_round(r, false);
 	/* A command need not be a Ruby yet. */
 	if (!n && !r->opts->child && rut_script_needs_agent(r->p))
 		r->ending = true;
@@ -658,8 +664,7 @@ static int end(struct runner *r)
 
 	/* Those of processes that have just begun or ended, too. */
 	if (r->tracer && rut_script_tracer_defers(r->tracer) && !r->rc) {
-		rc = r->order.tracer ? rut_script_sequence_round(&r->order, true, r->err)
-				     : rut_script_tracer_round(r->tracer, r->err);
+		rc = hits_round(r, true);
 		r->rc = rc < 0 ? rc : 0;
 	}
 	/* Programs stop by this word. To detach them takes the kernel long: it is done last,
