@@ -284,7 +284,7 @@ struct batch {
 /* A hit that prints, until it is its turn. */
 struct turn {
 	uint64_t time_ns;
-	size_t number, at; /* which one it is of those; where its bytes are */
+	size_t at; /* where its bytes are: of two of one time it is less for the first */
 	uint32_t probe, bytes;
 };
 
@@ -294,7 +294,7 @@ struct rut_script_hits {
 	struct rut_buf
 		turns; /* struct turn; from `next` on to be run, the first `sorted` in order */
 	struct rut_buf bytes; /* of these hits: each a struct rut_ruby_hit and its texts, packed */
-	size_t next, sorted, count;
+	size_t next, sorted;
 	uint64_t lost;
 	/* CLOCK_BOOTTIME less CLOCK_MONOTONIC; before that time, and after it: the machine slept.
 	 */
@@ -396,7 +396,6 @@ static void add_turn(struct rut_script_hits *h, const struct batch *b,
 
 	if (texts == SIZE_MAX)
 		return;
-	turn.number = h->count++;
 	turn.bytes = (uint32_t)(sizeof(hit) + texts);
 	if (rut_buf_reserve(&h->bytes, turn.bytes) || rut_buf_reserve(&h->turns, sizeof(turn))) {
 		h->rc = -ENOMEM;
@@ -438,11 +437,11 @@ static int compare_turns(const void *a, const void *b)
 
 	if (x->time_ns != y->time_ns)
 		return x->time_ns < y->time_ns ? -1 : 1;
-	return x->number < y->number ? -1 : x->number > y->number;
+	return x->at < y->at ? -1 : x->at > y->at;
 }
 
 /* As many hits of one probe as come next, at most `max`. */
-static size_t fill_batch(struct rut_script_hits *h, struct batch *b, uint64_t until_ns, size_t max)
+static void fill_batch(struct rut_script_hits *h, struct batch *b, uint64_t until_ns, size_t max)
 {
 	const struct turn *turns = (const void *)h->turns.data;
 	size_t n = h->turns.len / sizeof(*turns), first = h->next;
@@ -456,7 +455,11 @@ static size_t fill_batch(struct rut_script_hits *h, struct batch *b, uint64_t un
 		memcpy(to, from, head);
 		unpack(b, from + head, turns[h->next++].bytes - head, to + head);
 	}
-	return b->n;
+}
+
+static int result(const struct rut_script_hits *h, struct rut_err *err)
+{
+	return h->rc ? rut_err_errno(err, -h->rc, "cannot run a probe of Ruby") : 0;
 }
 
 bool rut_script_hits_print(const struct rut_script_hits *h)
@@ -471,7 +474,7 @@ int rut_script_hits_run_until(struct rut_script_hits *h, uint64_t until_ns, uint
 	size_t n = h->turns.len / sizeof(*turns);
 
 	if (!n)
-		return h->rc ? rut_err_errno(err, -h->rc, "cannot run a probe of Ruby") : 0;
+		return result(h, err);
 	if (h->sorted < n)
 		qsort(turns + h->next, n - h->next, sizeof(*turns), compare_turns);
 	h->sorted = n;
@@ -485,7 +488,7 @@ int rut_script_hits_run_until(struct rut_script_hits *h, uint64_t until_ns, uint
 		served(arg);
 	}
 	forget_turns(h);
-	return h->rc ? rut_err_errno(err, -h->rc, "cannot run a probe of Ruby") : 0;
+	return result(h, err);
 }
 
 static uint64_t slept_ns(void)
@@ -550,7 +553,7 @@ int rut_script_hits_run(struct rut_script_hits *h, struct rut_err *err)
 	for (size_t i = 0; i < RUT_HIT_PROBES; i++)
 		if (h->batches[i].prog)
 			run(h, &h->batches[i]);
-	return h->rc ? rut_err_errno(err, -h->rc, "cannot run a probe of Ruby") : 0;
+	return result(h, err);
 }
 
 uint64_t rut_script_hits_lost(const struct rut_script_hits *h)
