@@ -8,30 +8,21 @@
 import glob
 import json
 import os
-import socket
 import struct
 import sys
+
+from nats_client import Client
 
 port, stream, dirs = int(sys.argv[1]), sys.argv[2], sys.argv[3:]
 BEGIN, PACKET, METADATA = 1, 2, 3
 PART = 4096
-s = socket.create_connection(("127.0.0.1", port), 30)
-lines = s.makefile("rb")
-lines.readline()
-s.sendall(b'CONNECT {"verbose":false,"pedantic":false,"headers":false}\r\nSUB reply 1\r\n')
+client = Client(port)
 
 
 def ask(subject, body):
     """Publishes, and waits for the answer of JetStream."""
-    s.sendall(b"PUB %s reply %d\r\n%s\r\n" % (subject.encode(), len(body), body))
-    while True:
-        line = lines.readline()
-        if line.startswith(b"PING"):
-            s.sendall(b"PONG\r\n")
-        elif line.startswith(b"MSG"):
-            answer = json.loads(lines.read(int(line.split()[-1]) + 2))
-            assert "error" not in answer, answer
-            return
+    client.publish(subject, body=body)
+    client.answer()
 
 
 def token(name):

@@ -721,7 +721,9 @@ assert all("tid" not in r[0] and "pid" not in r[0] for r in rows("Per-process to
 got = {r[0]["tid"]: r[1]["value"] for r in rows("Per-process top I/O operations [read]")}
 assert got == {10: 30, 20: 30}, got'
   run iousagetop --begin 1000 --by cgroup >out
-  grep -Eq ' /web +30 B|30 B +/web|/web  ' out
+  for name in /web /db; do
+    grep -Eq "^█+ 30 +B $name +0 +B +0 +B +30 +B\$" out
+  done
   not grep -q 'tid=' out
   rc=0; run iolatencytop --begin 1000 --by cgroup >out 2>err || rc=$?
   [ $rc = 2 ] && grep -q 'only with --usage' err

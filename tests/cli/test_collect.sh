@@ -131,6 +131,12 @@ test_usage() {
   grep -q "/dev/null" err
   not "$RUTILE" record --to relay://127.0.0.1:1 --spool 3 --loss oldest -e sched_switch 2>err
   grep -q -- "--spool: at least 256K, not '3'" err
+  for command in record "start usage$$"; do
+    # shellcheck disable=SC2086 # words
+    not timeout 60 "$RUTILE" $command --to relay://127.0.0.1:1 -o d --loss oldest -e sched_switch 2>err
+    grep -q -- '--loss oldest and --output exclude each other: the directory keeps everything' err
+    [ ! -e d ]
+  done
 }
 
 # Without --tls clear text from other machines must be asked for.
