@@ -186,8 +186,7 @@ static void wrap_line(struct rut_buf *b, const char *s, size_t len, size_t width
 		}
 		if (!len || !at)
 			return;
-		for (size_t i = 0; i < indent + 2; i++)
-			rut_buf_putc(b, ' ');
+		rut_buf_fill(b, ' ', indent + 2);
 		room = width > indent + 2 ? width - indent - 2 : 1;
 	}
 }
@@ -197,12 +196,7 @@ void rut_text_wrap(struct rut_buf *b, const char *s, size_t width)
 	while (*s) {
 		size_t len = strcspn(s, "\n");
 
-		if (prefix(s, len, width) < len) {
-			wrap_line(b, s, len, width);
-		} else {
-			rut_buf_add(b, s, len);
-			rut_buf_putc(b, '\n');
-		}
+		wrap_line(b, s, len, width);
 		s += len + (s[len] == '\n');
 	}
 }
