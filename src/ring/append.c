@@ -27,6 +27,13 @@ int rut_packet_write(int fd, const void *data, size_t len, off_t at)
 	return 0;
 }
 
+void rut_packet_make_empty(struct rut_packet *head)
+{
+	head->timestamp_end = head->timestamp_begin;
+	head->content_size = sizeof(*head) * 8;
+	head->packet_size = PAGE * 8;
+}
+
 /* Step 1: pages that are packets without events, with numbers in a row. */
 int rut_packet_append_empty(int fd, struct rut_packet head, size_t pages, off_t end)
 {
@@ -34,9 +41,7 @@ int rut_packet_append_empty(int fd, struct rut_packet head, size_t pages, off_t 
 	struct rut_packet heads[CHAIN_PAGES];
 	struct iovec iov[2 * CHAIN_PAGES];
 
-	head.timestamp_end = head.timestamp_begin;
-	head.content_size = sizeof(head) * 8;
-	head.packet_size = PAGE * 8;
+	rut_packet_make_empty(&head);
 	while (pages) {
 		size_t n = pages < CHAIN_PAGES ? pages : CHAIN_PAGES;
 		ssize_t done;
@@ -130,4 +135,10 @@ bool rut_packet_read_foot(int fd, const struct rut_packet *head, off_t at, uint6
 		return false;
 	*ret_records = foot.records;
 	return true;
+}
+
+bool rut_packet_is_filler(int fd, const struct rut_packet *head, off_t at, uint64_t *ret_records)
+{
+	return head->content_size == sizeof(*head) * 8 &&
+	       rut_packet_read_foot(fd, head, at, RUT_PACKET_DROPPED, ret_records);
 }

@@ -17,6 +17,9 @@
 /* All of it, by as many calls as that takes. */
 int rut_packet_write(int fd, const void *data, size_t len, off_t at);
 
+/* Makes it the header of a page without events. */
+void rut_packet_make_empty(struct rut_packet *head);
+
 /* Appends N packets without events, a page each, with the header `head` and increasing numbers. */
 int rut_packet_append_empty(int fd, struct rut_packet head, size_t pages, off_t end);
 
@@ -46,5 +49,8 @@ int rut_packet_add_count(int fd, struct rut_packet *head, uint64_t records, off_
 /* Does the packet at `at` end like that? */
 bool rut_packet_read_foot(int fd, const struct rut_packet *head, off_t at, uint64_t magic,
 			  uint64_t *ret_records);
+
+/* Does it stand for packets that were dropped, with so many records? */
+bool rut_packet_is_filler(int fd, const struct rut_packet *head, off_t at, uint64_t *ret_records);
 
 #endif

@@ -341,9 +341,7 @@ static int tell_gap(struct rut_writer *w, int cpu, const struct rut_packet *head
 	gap.events_discarded = 0;
 	gap.packet_seq_num--;
 	if (w->sender) {
-		gap.timestamp_end = gap.timestamp_begin;
-		gap.content_size = sizeof(gap) * 8;
-		gap.packet_size = PAGE * 8;
+		rut_packet_make_empty(&gap);
 		rc = rut_sender_packet(w->sender, cpu, &gap, (const unsigned char *)&gap, PAGE);
 	} else {
 		rc = rut_packet_append_empty(s->fd, gap, 1, 0);

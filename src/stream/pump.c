@@ -149,8 +149,7 @@ static int send_one(struct rut_sender *s, struct rut_stream_file *f, struct rut_
 {
 	const off_t whole = (off_t)(p->packet_size / 8);
 	uint64_t lost = 0;
-	bool filler = s->drop_oldest && p->content_size == sizeof(*p) * 8 &&
-		      rut_packet_read_foot(f->fd, p, f->sent, RUT_PACKET_DROPPED, &lost);
+	bool filler = s->drop_oldest && rut_packet_is_filler(f->fd, p, f->sent, &lost);
 	int rc;
 
 	p->events_discarded += f->dropped + lost;

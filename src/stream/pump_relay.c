@@ -89,10 +89,8 @@ static int send_empty(struct rut_sender *s, struct rut_stream_out *o, uint64_t b
 	index = index_of(o, &p);
 	rc = rut_relay_packet(
 		s->relay, &index,
-		&(struct rut_relay_content){.head = &p,
-					    .head_len = sizeof(p),
-					    .fd = -1,
-					    .padding = RUT_STREAM_PACKET - sizeof(p)});
+		&(struct rut_relay_content){
+			.head = &p, .fd = -1, .padding = RUT_STREAM_PACKET - sizeof(p)});
 	packet_sent(o, &p);
 	return rc;
 }
@@ -120,7 +118,6 @@ static int send_packet(struct rut_sender *s, struct rut_stream_file *f, struct r
 	struct rut_stream_out *o = f->stream;
 	const size_t content = p->content_size / 8, whole = p->packet_size / 8;
 	struct rut_relay_content c = {.head = p,
-				      .head_len = sizeof(*p),
 				      .fd = f->fd,
 				      .at = f->sent + (off_t)sizeof(*p),
 				      .len = content - sizeof(*p),

@@ -12,6 +12,7 @@
 
 #include "base/cleanup.h"
 #include "base/err.h"
+#include "ring/ring.h"
 
 #define FORMAT_CTF_1_8 1
 #define PENDING_MS     5
@@ -273,14 +274,14 @@ int rut_relay_packet(struct rut_relay *r, const struct rut_relay_index *index,
 	const struct rut_relay_data d = {
 		.stream = index->stream,
 		.seq = index->seq,
-		.size = (uint32_t)(content->head_len + content->len),
+		.size = (uint32_t)(sizeof(*content->head) + content->len),
 		.padding = content->padding,
 	};
 	_cleanup_buf_ struct rut_buf b = RUT_BUF_INIT;
 	int rc;
 
 	rut_relay_put_data(&b, &d);
-	rut_buf_add(&b, content->head, content->head_len);
+	rut_buf_add(&b, content->head, sizeof(*content->head));
 	if (b.failed)
 		return -ENOMEM;
 	/* One segment with what follows: each wakes the other side. */

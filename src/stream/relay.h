@@ -19,6 +19,7 @@
 #include "stream/conn.h"
 #include "stream/proto.h"
 
+struct rut_packet;
 struct rut_relay;
 
 struct rut_relay_conf {
@@ -54,8 +55,7 @@ int rut_relay_metadata(struct rut_relay *r, uint64_t stream, const char *text, s
 
 /* A packet: its head, then `len` bytes in memory or of a file, then `padding` zeros. */
 struct rut_relay_content {
-	const void *head;
-	size_t head_len;
+	const struct rut_packet *head;
 	const void *data; /* NULL: in the file, at `at` */
 	int fd;
 	off_t at;

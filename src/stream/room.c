@@ -133,8 +133,7 @@ static void count_dropped(const struct rut_stream_file *f)
 
 	for (off_t at = 0; !rc && !rut_stream_file_head(f, at, f->size, &p);
 	     at += (off_t)(p.packet_size / 8)) {
-		if (p.content_size == sizeof(p) * 8 &&
-		    rut_packet_read_foot(f->fd, &p, at, RUT_PACKET_DROPPED, &lost))
+		if (rut_packet_is_filler(f->fd, &p, at, &lost))
 			dropped += lost;
 		p.events_discarded += dropped;
 		if (dropped)
