@@ -4,6 +4,9 @@
 # What sessions log stays in the test's directory.
 export RUTILE_LOG_DIR="$t_root/log"
 
+# Where the administrator's programs are: after a plain `su` they are not found.
+PATH=$PATH:/usr/sbin:/sbin
+
 # need_bpf: skips the test where eBPF programs cannot be loaded.
 need_bpf() {
   [ "$(id -u)" = 0 ] || t_skip "not root"
@@ -11,20 +14,28 @@ need_bpf() {
   grep -q '^CapEff:.*[0-9a-f]*$' /proc/self/status
 }
 
+# need_slow_disk: skips the test where none can be made.
+need_slow_disk() {
+  [ -w /sys/fs/cgroup/blkio/blkio.throttle.read_iops_device ] || grep -sqw io /sys/fs/cgroup/cgroup.controllers ||
+    t_skip "no control groups with I/O limits"
+  losetup -f || t_skip "no loop devices"
+}
+
 # slow_disk READS: makes a block device, $disk, of which the processes in the control group $slow_group can read
 # so many pages a second. Undone by no_slow_disk.
 slow_disk() {
+  local group number
+  need_slow_disk
   if [ -w /sys/fs/cgroup/blkio/blkio.throttle.read_iops_device ]; then
-    slow_group=/sys/fs/cgroup/blkio/rutile-test-$$
-  elif grep -sqw io /sys/fs/cgroup/cgroup.controllers; then
-    slow_group=/sys/fs/cgroup/rutile-test-$$
-    echo +io >/sys/fs/cgroup/cgroup.subtree_control
+    group=/sys/fs/cgroup/blkio/rutile-test-$$
   else
-    t_skip "no control groups with I/O limits"
+    group=/sys/fs/cgroup/rutile-test-$$
+    echo +io >/sys/fs/cgroup/cgroup.subtree_control
   fi
   truncate -s 8M image
   disk=$(losetup --find --show image) || t_skip "no loop devices"
-  mkdir "$slow_group"
+  mkdir "$group"
+  slow_group=$group
   # Its number is "7:0".
   number=$(cat "/sys/class/block/${disk#/dev/}/dev")
   if [ -e "$slow_group/blkio.throttle.read_iops_device" ]; then
@@ -185,6 +196,11 @@ destroy_all() {
   for s in $("$RUTILE" list 2>/dev/null | awk -v p="^$S" '$1 ~ p {print $1}'); do
     "$RUTILE" destroy "$s" 2>/dev/null
   done
+}
+
+# lost_events FILE: how many events the tracer discarded, by all that babeltrace2 said of it there.
+lost_events() {
+  sed -n 's/.*Tracer discarded \([0-9]*\) event.*/\1/p' "$1" | awk '{ n += $1 } END { print n + 0 }'
 }
 
 # opens N: a file is opened so often, by processes of a name that no other has.

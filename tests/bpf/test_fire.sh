@@ -5,7 +5,6 @@
 . "$SRC/tests/tap.sh"
 . "$SRC/tests/bpf/lib.sh"
 . "$SRC/tests/nats.lib.sh"
-PATH=$PATH:/usr/sbin:/sbin
 S=fire$$
 export RUTILE_LOG_DIR=$t_root/log
 : >"$t_root/hosts"

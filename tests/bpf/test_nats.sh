@@ -7,7 +7,6 @@
 export RUTILE_SPOOL_DIR="$t_root/spool"
 mkdir "$RUTILE_SPOOL_DIR"
 trap 'end_nats; rm -rf "$t_root"' EXIT
-PATH=$PATH:/usr/sbin:/sbin
 
 # calls N: N calls of getpgid, with an argument that no other process uses.
 calls() {

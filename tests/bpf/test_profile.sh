@@ -12,6 +12,7 @@ clean_up() {
   # shellcheck disable=SC2086 # there may be several
   [ -z "$recorder" ] || kill -INT $recorder 2>/dev/null || :
   [ -z "$pid" ] || kill "$pid" 2>/dev/null || :
+  no_slow_disk
 }
 
 # launch WHAT: starts profile.rb, which waits for the file "go".
@@ -70,11 +71,10 @@ t_case "times of waiting" test_waits
 # A disk of which 40 pages a second can be read, which is the truth.
 test_slow_disk() {
   need_bpf
-  trap 'clean_up; no_slow_disk' EXIT
+  trap clean_up EXIT
   slow_disk 40
   export DISK=$disk READS=40
   launch disk
-  trap 'clean_up; no_slow_disk' EXIT
   echo "$pid" >"$slow_group/cgroup.procs"
   "$RUTILE" profile "$pid" --off-cpu --folded -o trace >out & recorder=$!
   go

@@ -210,7 +210,7 @@ import os
 for i in range(200000): os.getppid()" & done; wait' 2>err
   babeltrace2 t >bt2.out 2>bt2.err
   grep -q ": $(wc -l <bt2.out) events, " err
-  lost=$(sed -n 's/.*discarded \([0-9]*\) events.*/\1/p' bt2.err | awk '{n += $1} END {print n + 0}')
+  lost=$(lost_events bt2.err)
   said=$(sed -n 's/.* packets, \([0-9]*\) events lost.*/\1/p' err)
   cat err
   # Those lost behind the last packet are in no packet.

@@ -64,6 +64,16 @@ stored() {
   [ $# = 1 ] && [ -d "$1" ] && echo "$1"
 }
 
+# ruby_streams: there is one with Ruby's events.
+ruby_streams() {
+  [ -n "$(find out -name events -size +0)" ]
+}
+
+# drops: the recorder has begun to drop the oldest packets.
+drops() {
+  grep -q 'does not keep up: the oldest packets are dropped' "$RUTILE_LOG_DIR/$S.log"
+}
+
 # The daemon stores what the local directory holds: the same events with the same contents.
 test_store() {
   need_bpf
@@ -234,8 +244,7 @@ test_ruby_names() {
   relay "$p"
   ruby_app
   "$RUTILE" start $S --to "relay://127.0.0.1:$p" -e sched_process_fork --ruby "$app:call,return"
-  streams() { [ -n "$(find out -name events -size +0)" ]; }
-  t_wait streams
+  t_wait ruby_streams
   names 500 babeltrace2 -i lttng-live "net://127.0.0.1:$((p + 2))/host/$(uname -n)/$S"
   [ ! -s live.err ] || { cat live.err; return 1; }
   end_relay
@@ -250,8 +259,7 @@ test_ruby_names_collect() {
   t_wait listens "$((p + 2))"
   ruby_app
   "$RUTILE" start $S --to "relay://127.0.0.1:$p" -e sched_process_fork --ruby "$app:call,return"
-  streams() { [ -n "$(find out -name events -size +0)" ]; }
-  t_wait streams
+  t_wait ruby_streams
   names 0 "$RUTILE" view --live "relay://127.0.0.1:$((p + 2))/$(uname -n)/$S"
   not grep -q 'backwards' live.err
   end_relay
@@ -266,12 +274,10 @@ test_ruby_oldest() {
   ruby_app
   "$RUTILE" start $S --to "relay://127.0.0.1:$p" -e sched_process_fork --ruby "$app:call,return" --spool 1M --loss oldest
   touch step1 step2
-  streams() { [ -n "$(find out -name events -size +0)" ]; }
-  t_wait streams
+  t_wait ruby_streams
   kill -STOP "$(cat "$t_root/relay")"
   touch step3
   t_wait test -e flooded
-  drops() { grep -q 'does not keep up: the oldest packets are dropped' "$RUTILE_LOG_DIR/$S.log"; }
   t_wait drops
   kill -CONT "$(cat "$t_root/relay")"
   touch step4
@@ -279,7 +285,7 @@ test_ruby_oldest() {
   "$RUTILE" destroy $S
   end_relay
   babeltrace2 "$(stored $S)" >stored.txt 2>lost.txt
-  lost=$(sed -n 's/.*Tracer discarded \([0-9]*\) event.*/\1/p' lost.txt | awk '{ n += $1 } END { print n }')
+  lost=$(lost_events lost.txt)
   there=$(grep -c 'ruby:\(call\|return\): .*"Early#go"' stored.txt)
   echo "$there there, $lost lost"
   [ "$lost" -gt 100000 ]
@@ -563,7 +569,7 @@ test_full() {
   lost=${ends#* }
   [ "$lost" -gt 0 ]
   grep -q "Tracer discarded [0-9]* event" lost.txt
-  counted=$(sed -n 's/.*Tracer discarded \([0-9]*\) event.*/\1/p' lost.txt | awk '{ n += $1 } END { print n }')
+  counted=$(lost_events lost.txt)
   [ "$counted" = "$lost" ]
   [ "$((had + lost))" -ge 302000 ]
   [ "$(grep -c 'entry_getpgid: .*pid = 434343 }' out.txt)" = 1000 ]
@@ -582,7 +588,6 @@ test_full_oldest() {
   grep -q '^lost *0,' status
   kill -STOP "$(cat "$t_root/relay")"
   numbered 10001000 99000
-  drops() { grep -q 'does not keep up: the oldest packets are dropped' "$RUTILE_LOG_DIR/$S.log"; }
   t_wait drops
   kill -CONT "$(cat "$t_root/relay")"
   resumed() { grep -q "keeps up again" "$RUTILE_LOG_DIR/$S.log"; }
@@ -595,7 +600,7 @@ test_full_oldest() {
   dropped=${ends#* }
   [ "$shown" -gt 100000 ]
   [ "$shown" -le "$dropped" ]
-  counted=$(sed -n 's/.*Tracer discarded \([0-9]*\) event.*/\1/p' lost.txt | awk '{ n += $1 } END { print n }')
+  counted=$(lost_events lost.txt)
   [ "$counted" = "$dropped" ]
   grep -q 'Tracer discarded [0-9]* packet' lost.txt
   [ "$(($(wc -l <out.txt) + dropped))" = "${ends% *}" ]

@@ -9,13 +9,11 @@ some() {
   causes sleeping mutex pipe_writer wait_child flock slow_peer sqlite_lock retransmission connect_timeout
 }
 
-slow_disk() {
-  [ -w /sys/fs/cgroup/blkio/blkio.throttle.read_iops_device ] || grep -sqw io /sys/fs/cgroup/cgroup.controllers ||
-    t_skip "no control groups with I/O limits"
-  losetup -f || t_skip "no loop devices"
+test_slow_disk() {
+  need_slow_disk
   causes slow_disk
 }
 
 t_case 'slow requests are explained by the right causes' some
-t_case 'a request that waits for a slow disk has the time that its reads took' slow_disk
+t_case 'a request that waits for a slow disk has the time that its reads took' test_slow_disk
 t_done

@@ -126,7 +126,7 @@ for fd in os.listdir(f"/proc/{sys.argv[1]}/fdinfo"):
         break
 END
   )
-  PATH=$PATH:/usr/sbin bpftool prog dump xlated id "$id" linum >dump
+  bpftool prog dump xlated id "$id" linum >dump
   kill -INT $script
   wait $script
   sed -n 's/^; \(.*\) \[file:lines.bt line_num:\([0-9]*\) line_col:[0-9]*\]$/\2 \1/p' dump | sort -un >got

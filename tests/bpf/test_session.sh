@@ -5,12 +5,7 @@
 . "$SRC/tests/bpf/lib.sh"
 
 S=t$$
-cleanup() {
-  for s in $("$RUTILE" list 2>/dev/null | awk -v p="^$S" '$1 ~ p {print $1}'); do
-    "$RUTILE" destroy "$s" 2>/dev/null
-  done
-}
-trap 'cleanup; rm -rf "$t_root"' EXIT
+trap 'destroy_all; rm -rf "$t_root"' EXIT
 
 # Sessions whose events are counted record the test's own processes (-p $$): others call these too.
 getppids() {

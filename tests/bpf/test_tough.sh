@@ -8,12 +8,7 @@
 
 S=u$$
 fast=/dev/shm/rutile-tough.$$
-cleanup() {
-  for s in $("$RUTILE" list 2>/dev/null | awk -v p="^$S" '$1 ~ p {print $1}'); do
-    "$RUTILE" destroy "$s" 2>/dev/null
-  done
-}
-trap 'cleanup; rm -rf "$t_root" "$fast"' EXIT
+trap 'destroy_all; rm -rf "$t_root" "$fast"' EXIT
 
 # Killed, by strace, at each of its writes and renames in turn.
 test_kill_each_step() {
@@ -161,7 +156,7 @@ EOF
   babeltrace2 v/t >bt2.out 2>bt2.err
   cat said bt2.err
   grep -q "event.* lost (a larger" said
-  lost=$(sed -n 's/.*discarded \([0-9]*\) events.*/\1/p' bt2.err | awk '{n += $1} END {print n + 0}')
+  lost=$(lost_events bt2.err)
   got=$(grep -c getsid bt2.out)
   echo "$got in the trace, $lost lost"
   [ "$lost" -gt 1000 ]
@@ -214,7 +209,7 @@ EOF
   [ "$(wc -l <said)" = 3 ]
   babeltrace2 copy/t >bt2.out 2>bt2.err
   cat bt2.err
-  lost=$(sed -n 's/.*discarded \([0-9]*\) events.*/\1/p' bt2.err | awk '{n += $1} END {print n + 0}')
+  lost=$(lost_events bt2.err)
   [ "$lost" -gt 1000 ]
   first=$(grep -c getsid bt2.out)
   whole copy/t-1

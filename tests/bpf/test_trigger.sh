@@ -437,7 +437,7 @@ gvl_case() {
   # Ruby hands the signals to another sleeper when one wakes up. That one then waits for the lock as well: once for each time that it is held.
   [ "$(grep -vc "\"tid\":$tid," told)" -le "$(grep -c held out)" ]
   # While they last.
-  [ "$(grep -c "\"waits_ns\":2[0-9]\{8\},.*\"tid\":$tid," told)" -ge "$((sure / 2))" ]
+  [ "$(grep -c "\"waits_ns\":\([2-9][0-9]\{8\}\|[1-9][0-9]\{9,\}\),.*\"tid\":$tid," told)" -ge "$((sure / 2))" ]
   echo >&5
   wait $program
   t_wait gone

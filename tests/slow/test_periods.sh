@@ -3,7 +3,7 @@
 # share/rutile/periods against the servers of Debian: they are given a known number of requests, and each is one period.
 . "$SRC/tests/tap.sh"
 . "$SRC/tests/bpf/lib.sh"
-PATH=$PATH:/usr/sbin:/sbin:/usr/lib/postgresql/15/bin
+PATH=$PATH:/usr/lib/postgresql/15/bin
 N=50
 : >"$t_root/servers"
 end() {

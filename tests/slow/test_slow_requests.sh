@@ -5,7 +5,6 @@
 . "$SRC/tests/tap.sh"
 . "$SRC/tests/bpf/lib.sh"
 export MOD_RUTILE
-PATH=$PATH:/usr/sbin:/sbin
 
 # first TABLE: the first row of a table with bars.
 first() {
