@@ -492,7 +492,13 @@ test_start_killed() {
   n=${S}k
   killed_at bpf 3 10
   killed_at mkdir,mkdirat 1 2
-  killed_at poll 1 1
+  # It waits for its own process, unless that is there at once.
+  for _ in {1..20}; do
+    rm -rf t-poll-*
+    killed_at poll 1 0
+    [ "$killed" = 0 ] || break
+  done
+  [ "$killed" -ge 1 ]
   # The ruins of a start that got as far as some pins.
   mkdir /sys/fs/bpf/rutile/$n
   "$RUTILE" start $n --flight -e sched_process_exec
