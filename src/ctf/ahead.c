@@ -27,7 +27,6 @@ struct source {
 	struct rut_ctf_event ev; /* what its events have in common; the caller fills in the rest */
 	struct rut_ctf_run run;	 /* likewise */
 	struct rut_ctf_packet packet;
-	uint64_t base_ns; /* of its clock */
 	/*
 	 * Its records have words, which begin with the clock and where the record begins: these
 	 * cannot be had from a struct rut_found.
@@ -263,11 +262,10 @@ static uint16_t source_of(struct rut_ahead *a, const struct rut_cursor *c)
 	s->ev.packet = &s->packet;
 	s->ev.regs = a->regs;
 	s->packet = c->info.pub;
-	s->base_ns = c->clock ? (uint64_t)c->clock->base_ns : 0;
 	s->is_wide = !c->quick;
 	s->run = (struct rut_ctf_run){.ev = &s->ev,
 				      .until_ns = INT64_MAX,
-				      .base_ns = s->base_ns,
+				      .base_ns = c->clock ? (uint64_t)c->clock->base_ns : 0,
 				      .classes = a->reader->set->classes,
 				      .seg = RUT_FOUND_BODY,
 				      .src = p->src};
@@ -460,12 +458,7 @@ const struct rut_ctf_event *rut_ahead_next(struct rut_ahead *a, struct rut_ctf_r
 	fetch(a);
 	f = &a->reading->records[a->next++];
 	s = &a->reading->sources[f->src];
-	s->ev.cls = s->run.classes[f->index];
-	s->ev.index = f->index;
-	s->ev.ts_ns = f->ts_ns;
-	s->ev.ts_clock = (uint64_t)f->ts_ns - s->base_ns;
-	s->ev.header_pos = f->start;
-	s->ev.seg = &f->body;
+	rut_ctf_run_show(&s->run, f, &f->body);
 	if (f->seg != RUT_FOUND_BODY)
 		show_words(a, s, f);
 	s->run.next = f + 1;

@@ -90,12 +90,7 @@ static inline void rut_cursor_show(struct rut_cursor *c)
 {
 	const struct rut_found *f = c->run.next++;
 
-	c->ev.seg = rut_cursor_segments(c, f);
-	c->ev.cls = c->classes[f->index];
-	c->ev.index = f->index;
-	c->ev.ts_clock = (uint64_t)f->ts_ns - (uint64_t)c->clock->base_ns;
-	c->ev.ts_ns = f->ts_ns;
-	c->ev.header_pos = f->start;
+	rut_ctf_run_show(&c->run, f, rut_cursor_segments(c, f));
 }
 
 /* Decodes the next wanted event into c->ev. Returns false at the end of the stream. */

@@ -247,6 +247,22 @@ struct rut_ctf_run {
 	uint16_t seg, src;
 };
 
+/* Describes an event of the run, of which these are the segments. */
+static inline const struct rut_ctf_event *rut_ctf_run_show(const struct rut_ctf_run *run,
+							   const struct rut_found *f,
+							   const uint64_t *seg)
+{
+	struct rut_ctf_event *ev = run->ev;
+
+	ev->seg = seg;
+	ev->cls = run->classes[f->index];
+	ev->index = f->index;
+	ev->ts_ns = f->ts_ns;
+	ev->ts_clock = (uint64_t)f->ts_ns - run->base_ns;
+	ev->header_pos = f->start;
+	return ev;
+}
+
 /* At the end of a run. */
 const struct rut_ctf_event *rut_ctf_reader_more(struct rut_ctf_reader *r);
 
@@ -255,18 +271,11 @@ static inline const struct rut_ctf_event *rut_ctf_reader_next(struct rut_ctf_rea
 {
 	struct rut_ctf_run *run = *(struct rut_ctf_run **)r; /* its first member */
 	const struct rut_found *f = run->next;
-	struct rut_ctf_event *ev = run->ev;
 
 	if (f == run->end || f->ts_ns >= run->until_ns || f->seg != run->seg || f->src != run->src)
 		return rut_ctf_reader_more(r);
 	run->next = f + 1;
-	ev->seg = &f->body;
-	ev->cls = run->classes[f->index];
-	ev->index = f->index;
-	ev->ts_ns = f->ts_ns;
-	ev->ts_clock = (uint64_t)f->ts_ns - run->base_ns;
-	ev->header_pos = f->start;
-	return ev;
+	return rut_ctf_run_show(run, f, &f->body);
 }
 
 /* Starts again, at the first event at or after this time. */
