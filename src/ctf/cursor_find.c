@@ -127,27 +127,6 @@ static ALWAYS_INLINE uint32_t find(struct rut_cursor *c, const struct rut_ctf_he
 	return keep(c, events, pos, clk, last_ns) ? (uint32_t)(f - c->found) : 0;
 }
 
-/* The forms that rut_flat_new() finds. */
-static const struct rut_ctf_header_plan packed_compact = {.kind = RUT_CTF_HEADER_COMPACT,
-							  .align = 8,
-							  .max_bytes = 13,
-							  .id_off = 1,
-							  .id_size = 4,
-							  .ts_off = 5,
-							  .ts_size = 8,
-							  .len = 13,
-							  .short_len = 4};
-static const struct rut_ctf_header_plan packed_large = {.kind = RUT_CTF_HEADER_LARGE,
-							.align = 8,
-							.max_bytes = 14,
-							.id_off = 2,
-							.id_size = 4,
-							.ts_off = 6,
-							.ts_size = 8,
-							.len = 14,
-							.short_ts_off = 2,
-							.short_len = 6};
-
 /* A loop for each form of header, so that the form is no question in it. */
 uint32_t rut_cursor_find(struct rut_cursor *c)
 {
@@ -155,9 +134,9 @@ uint32_t rut_cursor_find(struct rut_cursor *c)
 
 	switch (c->flat->packed) {
 	case RUT_FLAT_PACKED_COMPACT:
-		return find(c, packed_compact, true);
+		return find(c, rut_flat_compact, true);
 	case RUT_FLAT_PACKED_LARGE:
-		return find(c, packed_large, true);
+		return find(c, rut_flat_large, true);
 	default:
 		break;
 	}

@@ -44,6 +44,14 @@ static struct rut_flat_class describe(const struct rut_ctf_event_class *e, const
 	return c;
 }
 
+static bool is_same(const struct rut_ctf_header_plan *a, const struct rut_ctf_header_plan *b)
+{
+	return a->kind == b->kind && a->align == b->align && a->max_bytes == b->max_bytes &&
+	       a->id_off == b->id_off && a->id_size == b->id_size && a->ts_off == b->ts_off &&
+	       a->ts_size == b->ts_size && a->len == b->len && a->short_ts_off == b->short_ts_off &&
+	       a->short_len == b->short_len;
+}
+
 static enum rut_flat_packed packed_form(const struct rut_flat *f)
 {
 	const struct rut_ctf_header_plan *h = &rut_meta_stream_class(f->sc)->header;
@@ -51,12 +59,9 @@ static enum rut_flat_packed packed_form(const struct rut_flat *f)
 	for (size_t id = 0; id < f->n; id++)
 		if (f->classes[id].mask)
 			return RUT_FLAT_NOT_PACKED;
-	if (h->align != 8)
-		return RUT_FLAT_NOT_PACKED;
-	if (h->kind == RUT_CTF_HEADER_COMPACT && h->id_off == 1 && h->ts_off == 5 && h->len == 13)
+	if (is_same(h, &rut_flat_compact))
 		return RUT_FLAT_PACKED_COMPACT;
-	if (h->kind == RUT_CTF_HEADER_LARGE && h->short_ts_off == 2 && h->short_len == 6 &&
-	    h->id_off == 2 && h->ts_off == 6 && h->len == 14)
+	if (is_same(h, &rut_flat_large))
 		return RUT_FLAT_PACKED_LARGE;
 	return RUT_FLAT_NOT_PACKED;
 }

@@ -34,6 +34,26 @@ enum rut_flat_packed {
 	RUT_FLAT_PACKED_LARGE,
 };
 
+static const struct rut_ctf_header_plan rut_flat_compact = {.kind = RUT_CTF_HEADER_COMPACT,
+							    .align = 8,
+							    .max_bytes = 13,
+							    .id_off = 1,
+							    .id_size = 4,
+							    .ts_off = 5,
+							    .ts_size = 8,
+							    .len = 13,
+							    .short_len = 4};
+static const struct rut_ctf_header_plan rut_flat_large = {.kind = RUT_CTF_HEADER_LARGE,
+							  .align = 8,
+							  .max_bytes = 14,
+							  .id_off = 2,
+							  .id_size = 4,
+							  .ts_off = 6,
+							  .ts_size = 8,
+							  .len = 14,
+							  .short_ts_off = 2,
+							  .short_len = 6};
+
 struct rut_flat {
 	const struct rut_ctf_stream_class *sc; /* borrowed */
 	enum rut_flat_packed packed;
