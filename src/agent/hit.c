@@ -154,18 +154,27 @@ static int add_probe(struct rut_session *s, const char *line)
 	return 0;
 }
 
-/* May hits of this one be written down here? Elsewhere the numbers are not the kernel's. */
-static bool may_defer(const struct rut_hit_probe *p)
-{
-	return p->deferred && (!p->pid_ns || rut_agent_self_is_in(p->pid_ns, p->time_ns));
-}
-
+/*
+ * Hits of which probes may be written down here? Elsewhere the numbers are not the kernel's. The
+ * namespaces are the tracer's, the same in all probes that have them: one of them is asked about.
+ */
 static void find_deferred(struct rut_session *s)
 {
+	bool asked = false, here = false;
+
 	s->hits.deferred = 0;
-	for (unsigned i = 0; i < s->hits.count; i++)
-		if (may_defer(s->hits.probes[i]))
+	for (unsigned i = 0; i < s->hits.count; i++) {
+		const struct rut_hit_probe *p = s->hits.probes[i];
+
+		if (!p->deferred)
+			continue;
+		if (p->pid_ns && !asked) {
+			here = rut_agent_self_is_in(p->pid_ns, p->time_ns);
+			asked = true;
+		}
+		if (!p->pid_ns || here)
 			s->hits.deferred |= 1ull << i;
+	}
 }
 
 int rut_agent_hits_init(struct rut_session *s)

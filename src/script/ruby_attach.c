@@ -304,6 +304,8 @@ static int tracer_new(struct rut_script_tracer *t, struct rut_err *err)
 	struct rut_ruby_probe probes[RUT_HIT_PROBES];
 	const char *within[RUT_SCRIPT_METHODS];
 	_cleanup_buf_ struct rut_buf layers = RUT_BUF_INIT;
+	uint64_t pid_ns = inode("/proc/self/ns/pid", UINT64_MAX);
+	uint64_t time_ns = inode("/proc/self/ns/time", 0);
 	bool requests = p->needs_requests;
 	struct rut_tracer_config config = {
 		.mode = RUT_RUBY_SCRIPT,
@@ -322,8 +324,8 @@ static int tracer_new(struct rut_script_tracer *t, struct rut_err *err)
 						    .nwishes = p->ruby_probes[i]->nwishes,
 						    .deferred = p->ruby_probes[i]->deferred};
 		if (p->ruby_probes[i]->local) {
-			probes[i].pid_ns = inode("/proc/self/ns/pid", UINT64_MAX);
-			probes[i].time_ns = inode("/proc/self/ns/time", 0);
+			probes[i].pid_ns = pid_ns;
+			probes[i].time_ns = time_ns;
 		}
 		if (probes[i].deferred)
 			config.ring_bytes = RING_BYTES;
