@@ -88,7 +88,7 @@ void rut_agent_named_row(struct rut_session *s, VALUE entry)
 	    !rut_agent_session_wants_file(s, iseq, &path))
 		return;
 	rut_agent_class_name(ment[MENT_OWNER], name, sizeof(name), &singleton);
-	rut_agent_within_found(s, name, singleton, (ID)ment[MENT_ID]);
+	rut_agent_within_found(s, name, singleton, (ID)ment[MENT_ID], method);
 	class_str = rut_agent_table_str(t, name, strlen(name));
 	rut_agent_table_row(t, path, (uint32_t)rut_fix2long(rb.rb_profile_frame_first_lineno(iseq)),
 			    class_str, rut_agent_table_str(t, method, strlen(method)),

@@ -293,11 +293,10 @@ void rut_agent_within_begin(struct rut_session *s)
 	s->within.on = true;
 }
 
-void rut_agent_within_found(struct rut_session *s, const char *class_name, bool singleton, ID id)
+void rut_agent_within_found(struct rut_session *s, const char *class_name, bool singleton, ID id,
+			    const char *method)
 {
-	const char *method = rb.rb_id2name(id);
-
-	for (unsigned i = 0; method && i < s->within.count; i++) {
+	for (unsigned i = 0; i < s->within.count; i++) {
 		struct rut_within_method *m = &s->within.methods[i];
 
 		if (m->singleton == singleton && !strcmp(m->name, method) &&

@@ -29,8 +29,9 @@ void rut_agent_within_begin(struct rut_session *s);
 /* Threads can no longer be followed: stacks are read from now on, of all processes. */
 void rut_agent_within_refuse(struct rut_session *s);
 
-/* There is such a method, written in Ruby. */
-void rut_agent_within_found(struct rut_session *s, const char *class_name, bool singleton, ID id);
+/* There is such a method, written in Ruby; `method` is the name of `id`. */
+void rut_agent_within_found(struct rut_session *s, const char *class_name, bool singleton, ID id,
+			    const char *method);
 
 /* A hook: a call or return of a method or block. */
 void rut_agent_within_event(struct rut_session *s, const struct rut_trace_arg *ta);
