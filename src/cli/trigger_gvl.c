@@ -27,6 +27,7 @@
 #include "base/buf.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/maps.h"
 #include "base/proc.h"
 #include "cli/ruby_opts.h"
 #include "cli/ruby_target.h"
@@ -109,31 +110,33 @@ static const char waited[] =
 /* The file of the C library, or before glibc 2.34 of its threads, as the process sees it. */
 static int find_library(pid_t pid, char *ret, size_t size, struct rut_err *err)
 {
-	_cleanup_file_ FILE *f = NULL;
-	char path[64], line[PATH_LEN + 128], root[PATH_LEN];
+	_cleanup_maps_ struct rut_maps maps = RUT_MAPS_INIT;
+	char path[64], whole[PATH_LEN + 128], root[PATH_LEN];
+	struct rut_mapping m;
 	size_t skip;
 	ssize_t n;
+	int rc;
 
 	/* After chroot() the map has the names that we see, and its root is one of them. */
 	snprintf(path, sizeof(path), "/proc/%d/root", pid);
 	n = readlink(path, root, sizeof(root) - 1);
 	root[n > 0 ? n : 0] = '\0';
 	skip = n > 1 ? (size_t)n : 0;
-	snprintf(path, sizeof(path), "/proc/%d/maps", pid);
-	f = fopen(path, "re");
-	if (!f)
-		return rut_err_errno(err, errno, "cannot read '%s'", path);
+	rc = rut_maps_open(&maps, pid);
+	if (rc)
+		return rut_err_errno(err, -rc, "cannot read '/proc/%d/maps'", pid);
 	ret[0] = '\0';
-	while (fgets(line, sizeof(line), f)) {
-		char *name = strchr(line, '/'), *last = name ? strrchr(name, '/') : NULL;
+	while (rut_maps_next(&maps, &m)) {
+		const char *name = whole, *last = m.path[0] == '/' ? strrchr(m.path, '/') : NULL;
 
 		if (!last)
 			continue;
-		name[strcspn(name, "\n")] = '\0';
 		if (strncmp(last, "/libpthread", 11) != 0 &&
 		    (ret[0] ||
 		     (strncmp(last, "/libc.so", 8) != 0 && strncmp(last, "/libc-", 6) != 0)))
 			continue;
+		/* Of a deleted file it has a space: another file may be at its path. */
+		rut_mapping_name(&m, whole, sizeof(whole));
 		if (skip && !strncmp(name, root, skip) && name[skip] == '/')
 			name += skip;
 		if (strlen(name) >= size || strpbrk(name, " :,*\"{}"))
