@@ -25,11 +25,9 @@
 #include <unistd.h>
 
 #include "base/buf.h"
-#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/maps.h"
 #include "base/proc.h"
-#include "cli/ruby_opts.h"
 #include "cli/ruby_target.h"
 #include "ruby/proc.h"
 #include "ruby_abi/ruby_abi.h"
@@ -228,22 +226,6 @@ static int watch(struct gvl *g, pid_t pid, bool below, struct rut_err *err)
 
 /* ---- Processes ---- */
 
-static int find(const struct gvl *g, struct rut_targets *t, struct rut_err *err)
-{
-	_cleanup_free_ char *words = strdup(g->when->events);
-	struct rut_ruby_opts o = {0};
-	char *rest = words;
-	int rc = words ? 0 : rut_err_set(err, ENOMEM, "out of memory");
-
-	for (char *w; !rc && (w = strsep(&rest, " \t"));)
-		if (*w)
-			rc = rut_cli_words_add(&o.targets, w);
-	if (!rc)
-		rc = rut_cli_targets_find(t, &o, err);
-	rut_cli_ruby_opts_fini(&o);
-	return rc;
-}
-
 static bool is_below(pid_t pid, const struct rut_targets *t)
 {
 	int depth = 0;
@@ -274,7 +256,7 @@ static int look(struct gvl *g, struct rut_err *err)
 {
 	struct rut_err first = RUT_ERR_INIT;
 	struct rut_targets t = {0};
-	int rc = find(g, &t, err);
+	int rc = rut_cli_trigger_targets(g->when, &t, err);
 
 	for (size_t i = 0; !rc && i < t.count; i++) {
 		struct rut_err why = RUT_ERR_INIT;

@@ -12,7 +12,6 @@
 
 #include "agent/abi.h"
 #include "base/buf.h"
-#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/hash.h"
 #include "cli/ruby_opts.h"
@@ -178,9 +177,9 @@ static void on_event(const struct rut_ruby_event *ev, void *arg)
 
 /* ---- The tracer ---- */
 
-static int attach(struct ruby *r, const struct rut_ruby_opts *o, struct rut_targets *t,
-		  struct rut_err *err)
+static int attach(struct ruby *r, struct rut_targets *t, struct rut_err *err)
 {
+	static const struct rut_ruby_opts none;
 	const char *const methods[] = {r->when->filter, NULL};
 	bool request = r->when->kind == RUT_TRIGGER_REQUEST;
 	struct rut_tracer_config config = {.mode = request ? RUT_RUBY_RECORD : RUT_RUBY_TRACE,
@@ -190,7 +189,7 @@ static int attach(struct ruby *r, const struct rut_ruby_opts *o, struct rut_targ
 					   .layers_len = r->layers.len};
 	int rc;
 
-	rut_cli_targets_filter(t, o, !request, &config.filter);
+	rut_cli_targets_filter(t, &none, !request, &config.filter);
 	if (!request)
 		config.filter.methods = methods;
 	rc = rut_tracer_new(&r->tracer, &config, err);
@@ -203,30 +202,13 @@ static int attach(struct ruby *r, const struct rut_ruby_opts *o, struct rut_targ
 	return rut_cli_targets_attach(t, r->tracer, NULL, err);
 }
 
-/* Both are to be given back in any case. */
-static int find(const struct ruby *r, struct rut_ruby_opts *o, struct rut_targets *t,
-		struct rut_err *err)
-{
-	_cleanup_free_ char *words = strdup(r->when->events);
-	char *rest = words;
-	int rc = words ? 0 : -ENOMEM;
-
-	for (char *w; !rc && (w = strsep(&rest, " \t"));)
-		if (*w)
-			rc = rut_cli_words_add(&o->targets, w);
-	if (!rc)
-		rc = rut_cli_targets_find(t, o, err);
-	return rc;
-}
-
 static int find_and_attach(struct ruby *r, struct rut_err *err)
 {
-	struct rut_ruby_opts o = {0};
 	struct rut_targets t = {0};
-	int rc = find(r, &o, &t, err);
+	int rc = rut_cli_trigger_targets(r->when, &t, err);
 
 	if (!rc)
-		rc = attach(r, &o, &t, err);
+		rc = attach(r, &t, err);
 	if (rc && !err->code)
 		rut_err_errno(err, -rc, "cannot look for '%s'", r->when->events);
 	if (rc) {
@@ -234,7 +216,6 @@ static int find_and_attach(struct ruby *r, struct rut_err *err)
 		r->tracer = NULL;
 	}
 	rut_cli_targets_fini(&t);
-	rut_cli_ruby_opts_fini(&o);
 	return rc;
 }
 
@@ -242,14 +223,12 @@ static int find_and_attach(struct ruby *r, struct rut_err *err)
 static void attach_others(struct ruby *r)
 {
 	struct rut_err ignored = RUT_ERR_INIT;
-	struct rut_ruby_opts o = {0};
 	struct rut_targets t = {0};
 
-	if (!find(r, &o, &t, &ignored))
+	if (!rut_cli_trigger_targets(r->when, &t, &ignored))
 		for (size_t i = 0; i < t.count; i++)
 			rut_tracer_attach(r->tracer, t.pids[i], true, &ignored);
 	rut_cli_targets_fini(&t);
-	rut_cli_ruby_opts_fini(&o);
 }
 
 /* A PID may be another program's once its process has ended. */

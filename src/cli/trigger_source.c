@@ -1,6 +1,29 @@
 /* SPDX-License-Identifier: MIT */
 #include "cli/trigger_source.h"
 
+#include <errno.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "cli/ruby_opts.h"
+#include "cli/ruby_target.h"
+
+int rut_cli_trigger_targets(const struct rut_trigger_when *w, struct rut_targets *ret,
+			    struct rut_err *err)
+{
+	_cleanup_free_ char *words = strdup(w->events);
+	struct rut_ruby_opts o = {0};
+	char *rest = words;
+	int rc = words ? 0 : -ENOMEM;
+
+	for (char *word; !rc && (word = strsep(&rest, " \t"));)
+		if (*word)
+			rc = rut_cli_words_add(&o.targets, word);
+	rc = rc ? rut_err_set(err, ENOMEM, "out of memory") : rut_cli_targets_find(ret, &o, err);
+	rut_cli_ruby_opts_fini(&o);
+	return rc;
+}
+
 int rut_cli_trigger_source_open(struct rut_trigger_source **ret, const struct rut_cmd *cmd,
 				const struct rut_trigger_when *w, struct rut_err *err)
 {

@@ -28,6 +28,8 @@
 	"}\n"                                                                                      \
 	"END { clear(@since); clear(@told); }\n"
 
+struct rut_targets;
+
 /* Called with what makes the trigger fire: JSON, or a line that a script has printed. */
 typedef void (*rut_trigger_seen_fn)(void *arg, const char *cause);
 
@@ -57,6 +59,13 @@ int rut_cli_trigger_gvl_open(struct rut_trigger_source **ret, const struct rut_c
 			     const struct rut_trigger_when *w, struct rut_err *err);
 int rut_cli_trigger_log_open(struct rut_trigger_source **ret, const struct rut_cmd *cmd,
 			     const struct rut_trigger_when *w, struct rut_err *err);
+
+/*
+ * The processes that the words of `w` name now; *ret, empty before, is to be given back in any
+ * case. Returns 0 or -errno.
+ */
+int rut_cli_trigger_targets(const struct rut_trigger_when *w, struct rut_targets *ret,
+			    struct rut_err *err);
 
 /*
  * Runs `program` in place of what `w` says, with `-p target` where that is not NULL; both are
