@@ -52,23 +52,11 @@ size_t rut_tracer_heap_missing(const struct rut_tracer *t)
 	return n;
 }
 
-/* What row `i` has beside it; NULL: the table is not what it should be. */
-static const struct rut_agent_heap *beside(const struct rut_tracee *p, uint32_t i)
-{
-	const uint64_t off = __atomic_load_n(&p->table->extra_off, __ATOMIC_RELAXED);
-	uint64_t at = off + i * sizeof(struct rut_agent_heap);
-
-	if (!off || at % 8 || at > p->table_bytes ||
-	    p->table_bytes - at < sizeof(struct rut_agent_heap))
-		return NULL;
-	return (const void *)((const char *)p->table + at);
-}
-
 static bool fill(struct rut_tracer *t, const struct rut_tracee *p, uint32_t i,
 		 struct rut_ruby_heap_row *to)
 {
 	const struct rut_agent_row *row = rut_ruby_table_row(p, i);
-	const struct rut_agent_heap *h = beside(p, i);
+	const struct rut_agent_heap *h = rut_ruby_table_beside(p, i, sizeof(*h));
 
 	if (!(__atomic_load_n(&row->flags, __ATOMIC_ACQUIRE) & RUT_ROW_NAMED) || !h ||
 	    (!row->count && !h->born))

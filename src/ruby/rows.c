@@ -80,20 +80,10 @@ static uint64_t to_ns(uint64_t ticks, double ns)
 	return r < 18e18 ? (uint64_t)r : 0; /* not a time that was counted */
 }
 
-static const struct rut_agent_buckets *buckets_at(const struct rut_tracee *p, uint32_t i)
-{
-	const uint64_t off = __atomic_load_n(&p->table->extra_off, __ATOMIC_RELAXED);
-	uint64_t at = off + i * sizeof(struct rut_agent_buckets);
-
-	if (!off || at % 8 || at > p->table_bytes ||
-	    p->table_bytes - at < sizeof(struct rut_agent_buckets))
-		return NULL;
-	return (const void *)((const char *)p->table + at);
-}
-
 static void fill_buckets(const struct rut_tracee *p, uint32_t i, double ns, struct rut_ruby_row *to)
 {
-	const struct rut_agent_buckets *now = buckets_at(p, i), *base = NULL;
+	const struct rut_agent_buckets *now = rut_ruby_table_beside(p, i, sizeof(*now)),
+				       *base = NULL;
 	struct rut_ruby_buckets *b = &p->buckets[i];
 
 	if (!now)
@@ -112,15 +102,10 @@ static void fill_buckets(const struct rut_tracee *p, uint32_t i, double ns, stru
 /* The message beside row `i`; NULL: none, or it changes all the time. */
 static const char *message_of(struct rut_tracer *t, const struct rut_tracee *p, uint32_t i)
 {
-	uint64_t at = __atomic_load_n(&p->table->extra_off, __ATOMIC_RELAXED) +
-		      i * sizeof(struct rut_agent_message);
-	const struct rut_agent_message *m;
+	const struct rut_agent_message *m = rut_ruby_table_beside(p, i, sizeof(*m));
 	char text[sizeof(m->text)];
 
-	if (at % 8 || at > p->table_bytes || p->table_bytes - at < sizeof(*m))
-		return NULL;
-	m = (const void *)((const char *)p->table + at);
-	for (int tries = 0; tries < 100; tries++) {
+	for (int tries = 0; m && tries < 100; tries++) {
 		uint32_t before = __atomic_load_n(&m->sequence, __ATOMIC_ACQUIRE);
 		uint32_t len = __atomic_load_n(&m->len, __ATOMIC_RELAXED);
 		int64_t id;
@@ -222,7 +207,7 @@ static void reset_buckets(struct rut_tracee *p, uint32_t count)
 		return;
 	p->bucket_base = to;
 	for (uint32_t i = 0; i < count; i++) {
-		const struct rut_agent_buckets *now = buckets_at(p, i);
+		const struct rut_agent_buckets *now = rut_ruby_table_beside(p, i, sizeof(*now));
 
 		to[i] = now ? *now : (struct rut_agent_buckets){{0}};
 	}

@@ -27,6 +27,16 @@ uint32_t rut_ruby_table_count(const struct rut_tracee *p)
 	return n > room ? (uint32_t)room : n;
 }
 
+const void *rut_ruby_table_beside(const struct rut_tracee *p, uint32_t i, size_t size)
+{
+	const uint64_t off = __atomic_load_n(&p->table->extra_off, __ATOMIC_RELAXED);
+	uint64_t at = off + i * size;
+
+	if (!off || at % 8 || at > p->table_bytes || p->table_bytes - at < size)
+		return NULL;
+	return (const char *)p->table + at;
+}
+
 const char *rut_ruby_table_string(struct rut_tracer *t, const struct rut_tracee *p, uint32_t off)
 {
 	uint64_t base = __atomic_load_n(&p->table->strs_off, __ATOMIC_RELAXED), at = base + off;
