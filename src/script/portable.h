@@ -8,7 +8,7 @@
  * file has the lines that messages can cite.
  *
  *	uint8_t  magic[8]      "\x7fRBC\r\n\x1a\n"
- *	uint32_t format        2
+ *	uint32_t format        FORMAT of portable.c
  *	uint32_t machine       EM_X86_64 ... of the registers that programs read
  *	char     version[32]   of rutile; another one may lay values out otherwise
  *	uint64_t digest        of what follows
