@@ -323,16 +323,23 @@ static int describe(const struct rut_tracer *t, struct rut_record_out *o)
 
 /* ---- files ---- */
 
-static void out_free(struct rut_record_out *o)
+/* What its process needs while it runs. */
+static void out_release(struct rut_record_out *o)
 {
-	if (!o)
-		return;
 	rut_closep(&o->events.fd);
 	rut_closep(&o->names.fd);
 	rut_closep(&o->dir_fd);
 	rut_buf_fini(&o->labels);
 	rut_buf_fini(&o->text);
 	free(o->generations.ends);
+	o->generations = (struct rut_record_generations){0};
+}
+
+static void out_free(struct rut_record_out *o)
+{
+	if (!o)
+		return;
+	out_release(o);
 	free(o->path);
 	free(o);
 }
@@ -546,13 +553,7 @@ static int retire(struct rut_tracer *t, struct rut_tracee *p)
 		return -ENOMEM;
 	to->retired = more;
 	more[to->nretired++] = p->out;
-	rut_closep(&p->out->events.fd);
-	rut_closep(&p->out->names.fd);
-	rut_closep(&p->out->dir_fd);
-	rut_buf_fini(&p->out->labels);
-	rut_buf_fini(&p->out->text);
-	free(p->out->generations.ends);
-	p->out->generations = (struct rut_record_generations){0};
+	out_release(p->out);
 	p->out = NULL;
 	return 0;
 }
