@@ -77,8 +77,7 @@ static int follow(struct rut_recorder *r, const struct rut_session_verb *v,
 
 static int apply(struct rut_recorder *r, const struct rut_session_verb *v, struct rut_err *err)
 {
-	struct rut_companion ignored;
-	struct rut_script_session *script = rut_cli_record_script_beside(&ignored, v->name);
+	struct rut_script_session *script = rut_cli_record_script_beside(v->name);
 	int rc = follow(r, v, script, err);
 
 	rut_script_session_free(script);

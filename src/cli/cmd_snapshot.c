@@ -80,8 +80,11 @@ int rut_cli_snapshot(struct rut_recorder *r, const struct rut_session_verb *v, s
 
 	if (rc)
 		return rc;
-	script = rut_cli_record_script_beside(&printed, v->name);
-	beside.script = script ? &printed : NULL;
+	script = rut_cli_record_script_beside(v->name);
+	if (script) {
+		printed = rut_script_session_companion(script);
+		beside.script = &printed;
+	}
 	beside.cause = v->trigger ? &cause : NULL;
 	r->clock_correction_ns = v->trigger ? -cause.clock_offset_ns : 0;
 	rc = snapshot(r, v, script || v->trigger ? &both : NULL, err);

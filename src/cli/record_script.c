@@ -178,8 +178,7 @@ int rut_cli_record_script_load(struct rut_script_session **ret, const char *path
 	return rc;
 }
 
-struct rut_script_session *rut_cli_record_script_beside(struct rut_companion *ret_beside,
-							const char *session)
+struct rut_script_session *rut_cli_record_script_beside(const char *session)
 {
 	struct rut_script_session *s = NULL;
 	struct rut_err err = RUT_ERR_INIT;
@@ -190,7 +189,5 @@ struct rut_script_session *rut_cli_record_script_beside(struct rut_companion *re
 	rc = rut_script_session_open(&s, dir, &err);
 	if (rc && rc != -ENOENT)
 		rut_warn("%s: the trace is without its output", err.msg);
-	if (s)
-		*ret_beside = rut_script_session_companion(s);
 	return s;
 }

@@ -41,11 +41,9 @@ int rut_cli_record_script_target(struct rut_script_targets *targets, const char 
 void rut_cli_record_script_fini(struct rut_script_targets *targets);
 
 /*
- * The script of a session, to be freed, and what adds its part to a snapshot. NULL: it has none, or
- * one that cannot be opened (another version started it), which is warned of: the kernel's events
- * do not need it.
+ * The script of a session, to be freed. NULL: it has none, or one that cannot be opened (another
+ * version started it), which is warned of: the kernel's events do not need it.
  */
-struct rut_script_session *rut_cli_record_script_beside(struct rut_companion *ret_beside,
-							const char *session);
+struct rut_script_session *rut_cli_record_script_beside(const char *session);
 
 #endif

@@ -119,7 +119,9 @@ int rut_cli_service_script_keep(const char *name, const struct rut_output_conf *
 	int rc = rut_session_open(&r, name, err);
 
 	if (!rc)
-		script = rut_cli_record_script_beside(&beside, name);
+		script = rut_cli_record_script_beside(name);
+	if (script)
+		beside = rut_script_session_companion(script);
 	if (!rc)
 		rc = rut_output_path(output, path, sizeof(path), err);
 	if (!rc)
