@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cleanup.h"
 #include "base/err.h"
 
 enum { LOG_LINES = 60 };
@@ -113,19 +114,18 @@ int rut_script_refuse(struct rut_script_program *p, const struct rut_script_prog
 {
 	size_t insn = rut_script_refused_insn(log, prog->ninsns);
 	struct rut_span at = prog->span;
-	char *whole = p->opts.verbose ? strdup(log) : NULL;
+	_cleanup_free_ char *whole = NULL;
 	char why[256];
 
 	if ((rc == -EPERM || rc == -ENOTSUP || rc == -524) &&
-	    (prog->expected == BPF_TRACE_FENTRY || prog->expected == BPF_TRACE_FEXIT)) {
-		free(whole);
+	    (prog->expected == BPF_TRACE_FENTRY || prog->expected == BPF_TRACE_FEXIT))
 		return refuse_kind(p, prog);
-	}
-	if (rc == -EPERM) {
-		free(whole);
+	if (rc == -EPERM)
 		return rut_err_set(err, EPERM,
 				   "the kernel permits no eBPF programs to this process");
-	}
+	/* Before the log is cut into lines. */
+	if (p->opts.verbose)
+		whole = strdup(log);
 	rut_script_refusal_reason(log, why, sizeof(why));
 	if (insn < prog->ninsns)
 		at = (struct rut_span){prog->places[insn], 1};
@@ -133,6 +133,5 @@ int rut_script_refuse(struct rut_script_program *p, const struct rut_script_prog
 	advise(p, why);
 	if (whole)
 		show_log(&p->src, whole);
-	free(whole);
 	return -EINVAL;
 }
