@@ -320,10 +320,10 @@ static void on_mmap(struct rut_mappings *found, struct rut_statedump *s, struct 
 	struct ids none = {0};
 	bool is_file = r->header.size > sizeof(*r) && r->path[0] == '/' && r->path[1] != '/';
 
-	if (r->prot & PROT_EXEC)
+	if (r->prot & PROT_EXEC) {
 		found->met = true;
-	if (r->prot & PROT_EXEC)
 		rut_unwind_mapped(rec, (int32_t)r->pid, is_file);
+	}
 	/* "//anon" is code made at run time. */
 	if (r->header.size < sizeof(*r) + sizeof(*id) || !(r->prot & PROT_EXEC) ||
 	    !memchr(r->path, 0, r->header.size - sizeof(*r)) || !strncmp(m.path, "//", 2))

@@ -21,13 +21,12 @@ struct stack {
 	uint64_t address[RUT_STACK_DEPTH + 1];
 };
 
-/* Without `names` kernel functions stay without names. */
-static bool write_stack(struct rut_statedump *s, struct rut_kernel_names *names,
+/* Without `names`, which are used at `now`, kernel functions stay without names. */
+static bool write_stack(struct rut_statedump *s, struct rut_kernel_names *names, uint64_t now,
 			const struct stack *st)
 {
 	struct rut_ev_SD_STACK rec = {.id = st->id, .addresses_length = (uint8_t)st->count};
 	_cleanup_buf_ struct rut_buf b = RUT_BUF_INIT;
-	uint64_t now = rut_ring_clock();
 
 	rut_buf_add(&b, &rec, sizeof(rec));
 	rut_buf_add(&b, st->address, st->count * sizeof(*st->address));
@@ -130,6 +129,7 @@ size_t rut_stacks_places(const struct rut_recorder *r)
 void rut_stacks_write(struct rut_statedump *s, struct rut_recorder *r, uint64_t since_ns,
 		      uint64_t *written)
 {
+	const uint64_t now = rut_ring_clock();
 	struct stack copy;
 
 	for (size_t i = 0; i < r->nsets * RUT_STACK_WAYS; i++) {
@@ -138,13 +138,13 @@ void rut_stacks_write(struct rut_statedump *s, struct rut_recorder *r, uint64_t 
 
 		if (!is_used(set, way, since_ns) || (written && written[i] == set->id[way]) ||
 		    !copy_stack(&copy, set, way, r->uuid) ||
-		    !write_stack(s, &r->kernel_names, &copy) || !written)
+		    !write_stack(s, &r->kernel_names, now, &copy) || !written)
 			continue;
 		written[i] = copy.id;
 		if (is_owner(r))
 			__atomic_store_n(&set->written[way], copy.id, __ATOMIC_RELEASE);
 	}
-	rut_kernel_names_age(&r->kernel_names, rut_ring_clock());
+	rut_kernel_names_age(&r->kernel_names, now);
 	/* After the stacks that refer to them. */
 	if (r->ncodes > 1)
 		write_codes(s, r, since_ns, written ? written + r->nsets * RUT_STACK_WAYS : NULL);
@@ -161,7 +161,7 @@ size_t rut_stacks_write_table(struct rut_statedump *s, const struct rut_stack_se
 		size_t way = i % RUT_STACK_WAYS;
 
 		if (is_used(set, way, since_ns) && copy_stack(&copy, set, way, uuid))
-			n += write_stack(s, NULL, &copy);
+			n += write_stack(s, NULL, 0, &copy);
 	}
 	return n;
 }
