@@ -2,7 +2,6 @@
 /* `rutile attach`: copies what a flight recorder holds into a trace directory, and continues there.
  */
 #include <errno.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 
