@@ -260,7 +260,10 @@ static int act_on_trigger(struct service *s, const char *name)
 		return stop_trigger(name);
 	if (!strcmp(s->action, "status")) {
 		rc = rut_cli_trigger_ask(name, &status, &err);
-		printf("%-20s %s\n", name, rc ? "not running" : "watches");
+		printf("%-20s %s\n", name,
+		       rc == -ENOENT ? "not running"
+		       : rc	     ? err.msg
+				     : "watches");
 		return rc ? 3 : 0;
 	}
 	if (!strcmp(s->action, "check")) {

@@ -171,6 +171,7 @@ static void print_one(const char *name)
 	_cleanup_file_ FILE *f = NULL;
 	struct rut_trigger t;
 	char path[256];
+	int rc;
 
 	rut_trigger_init(&t);
 	rut_cli_trigger_path(path, sizeof(path), name, ".conf");
@@ -179,9 +180,12 @@ static void print_one(const char *name)
 		rut_trigger_read(&t, f, &err);
 		read_reason(f, reason, sizeof(reason));
 	}
-	if (rut_cli_trigger_ask(name, &s, &err))
+	rc = rut_cli_trigger_ask(name, &s, &err);
+	if (rc == -ENOENT)
 		printf("%-20s %8s %10s %7s  its process has exited%s\n", name, "-", "-", "-",
 		       reason);
+	else if (rc)
+		printf("%-20s %8s %10s %7s  %s\n", name, "-", "-", "-", err.msg);
 	else
 		printf("%-20s %8llu %10llu %7llu  %s%s\n", name, (unsigned long long)s.fired,
 		       (unsigned long long)s.suppressed, (unsigned long long)s.failed, t.when_text,

@@ -484,6 +484,11 @@ int rut_cli_trigger_start(const struct rut_trigger *t, const struct rut_cmd *cmd
 
 /* ---- Talking to it ---- */
 
+static int gone(const char *name, struct rut_err *err)
+{
+	return rut_err_set(err, ENOENT, "no trigger '%s': see 'rutile trigger list'", name);
+}
+
 static int open_to(const char *name, struct rut_err *err)
 {
 	struct sockaddr_un to = {.sun_family = AF_UNIX};
@@ -498,7 +503,7 @@ static int open_to(const char *name, struct rut_err *err)
 		return fd;
 	close(fd);
 	if (rc == ENOENT || rc == ECONNREFUSED)
-		return rut_err_set(err, ENOENT, "no trigger '%s': see 'rutile trigger list'", name);
+		return gone(name, err);
 	return rut_err_errno(err, rc, "cannot reach trigger '%s'", name);
 }
 
@@ -516,6 +521,9 @@ static int send_message(int fd, const char *name, const char *message, bool wait
 				   "trigger '%s' has more messages waiting than it takes; this one "
 				   "is dropped",
 				   name);
+	/* It has exited since the socket was connected. */
+	if (errno == ECONNREFUSED)
+		return gone(name, err);
 	return rut_err_errno(err, errno, "cannot reach trigger '%s'", name);
 }
 

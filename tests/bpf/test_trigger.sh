@@ -161,6 +161,8 @@ EOF
   [ "$(field ${S}a 2)" = 2 ]
   # A process that is stopped, and whose queue is full: what asks for it ends, and says why.
   kill -STOP "$watcher"
+  timeout 20 "$RUTILE" trigger list >list
+  grep -q "^${S}a .*does not answer$" list
   python3 -c 'import socket, sys
 s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
 s.setblocking(False)
@@ -172,9 +174,15 @@ except BlockingIOError: pass' "/run/rutile/trigger/${S}a"
     [ $rc = 1 ]
     grep -q "has more messages waiting than it takes; this one is dropped" err
   done
-  timeout 20 "$RUTILE" trigger list >list || rc=$?
-  [ $rc -ne 124 ]
-  grep -q "${S}a" list
+  timeout 20 "$RUTILE" trigger list >list && rc=0 || rc=$?
+  [ $rc = 0 ]
+  grep -q "^${S}a .*has more messages waiting than it takes" list
+  if grep 'has exited' list; then false; fi
+  mkdir d
+  echo "do = exec true" >d/${S}a.trigger
+  timeout 20 "$RUTILE" service status --dir d >status && rc=0 || rc=$?
+  [ $rc = 3 ]
+  grep -q "^${S}a .*has more messages waiting than it takes" status
   kill -CONT "$watcher"
   t_wait is_field ${S}a 2 2
   "$RUTILE" trigger remove ${S}a
