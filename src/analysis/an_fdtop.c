@@ -168,15 +168,7 @@ static void on_close(void *arg, const void *data)
 }
 
 /* A row has the last name of its thread. */
-static void on_name(void *arg, const void *data)
-{
-	const struct rut_hook_thread *h = data;
-	struct fdtop *f = arg;
-	struct proc_stats *row = rut_ordered_get(&f->procs, h->thread->serial);
-
-	if (row)
-		row->comm = h->thread->comm;
-}
+RUT_DEFINE_NAME_HOOK(on_name, struct fdtop, procs, struct proc_stats, serial);
 
 static const struct rut_analysis_hook hooks[] = {
 	{RUT_HOOK_FD_CREATE, on_create},

@@ -180,15 +180,7 @@ static void on_return(void *arg, const void *data)
 }
 
 /* A row has the last name of its thread. */
-static void on_name(void *arg, const void *data)
-{
-	const struct rut_hook_thread *h = data;
-	struct futexes *f = arg;
-	struct tid_stats *row = rut_ordered_get(&f->tids, (uint64_t)h->thread->tid);
-
-	if (row)
-		row->comm = h->thread->comm;
-}
+RUT_DEFINE_NAME_HOOK(on_name, struct futexes, tids, struct tid_stats, tid);
 
 static const struct rut_analysis_hook hooks[] = {
 	{RUT_HOOK_SYSCALL_EXIT, on_return},

@@ -549,15 +549,7 @@ static void on_net(void *arg, const void *data)
 }
 
 /* A row has the last name of its thread. */
-static void on_name(void *arg, const void *data)
-{
-	const struct rut_hook_thread *h = data;
-	struct rut_io *io = arg;
-	struct rut_io_proc *row = rut_ordered_get(&io->procs, (uint64_t)h->thread->tid);
-
-	if (row)
-		row->comm = h->thread->comm;
-}
+RUT_DEFINE_NAME_HOOK(on_name, struct rut_io, procs, struct rut_io_proc, tid);
 
 static const struct rut_analysis_hook hooks[] = {
 	{RUT_HOOK_IO_EXIT, on_io_exit},

@@ -111,15 +111,7 @@ static void on_free(void *arg, const void *data)
 }
 
 /* A row has the last name of its thread. */
-static void on_name(void *arg, const void *data)
-{
-	const struct rut_hook_thread *h = data;
-	struct memtop *m = arg;
-	struct tid_stats *row = rut_ordered_get(&m->tids, (uint64_t)h->thread->tid);
-
-	if (row)
-		row->comm = h->thread->comm;
-}
+RUT_DEFINE_NAME_HOOK(on_name, struct memtop, tids, struct tid_stats, tid);
 
 static const struct rut_analysis_hook hooks[] = {
 	{RUT_HOOK_PAGE_ALLOC, on_alloc},

@@ -306,15 +306,7 @@ static void on_wakeup(void *arg, const void *data)
 }
 
 /* A row has the last name of its thread. */
-static void on_name(void *arg, const void *data)
-{
-	const struct rut_hook_thread *h = data;
-	struct offcpu *o = arg;
-	struct thread *row = rut_ordered_get(&o->threads, (uint64_t)h->thread->tid);
-
-	if (row)
-		row->comm = h->thread->comm;
-}
+RUT_DEFINE_NAME_HOOK(on_name, struct offcpu, threads, struct thread, tid);
 
 static const struct rut_analysis_hook hooks[] = {
 	{RUT_HOOK_SWITCH, on_switch},

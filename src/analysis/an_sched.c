@@ -200,15 +200,7 @@ static void on_prio(void *arg, const void *data)
 }
 
 /* A row has the last name of its thread. */
-static void on_name(void *arg, const void *data)
-{
-	const struct rut_hook_thread *h = data;
-	struct rut_an_sched *s = arg;
-	struct rut_sched_tid *row = rut_ordered_get(&s->tids, (uint64_t)h->thread->tid);
-
-	if (row)
-		row->comm = h->thread->comm;
-}
+RUT_DEFINE_NAME_HOOK(on_name, struct rut_an_sched, tids, struct rut_sched_tid, tid);
 
 static const struct rut_analysis_hook hooks[] = {
 	{RUT_HOOK_SWITCH, on_switch},

@@ -12,6 +12,7 @@
 
 #include "analysis/conf.h"
 #include "analysis/lami.h"
+#include "analysis/ordered.h"
 #include "analysis/periods.h"
 #include "analysis/state.h"
 #include "base/buf.h"
@@ -31,6 +32,22 @@ struct rut_analysis_hook {
 	enum rut_hook hook;
 	rut_hook_fn fn; /* arg: the instance */
 };
+
+/*
+ * Defines FN(), for RUT_HOOK_NAME: keeps the name of a thread in its row, if it has one. `rows` is
+ * the instance's, and has rows of ROW_TYPE with a `comm`, by `key` of the thread.
+ */
+#define RUT_DEFINE_NAME_HOOK(fn, instance_type, rows, row_type, key)                               \
+	static void fn(void *arg, const void *data)                                                \
+	{                                                                                          \
+		const struct rut_hook_thread *h = data;                                            \
+		instance_type *inst = arg;                                                         \
+		row_type *row = rut_ordered_get(&inst->rows, (uint64_t)h->thread->key);            \
+                                                                                                   \
+		if (row)                                                                           \
+			row->comm = h->thread->comm;                                               \
+	}                                                                                          \
+	struct rut_swallow_semicolon
 
 /* Events that no hook covers. Fields are resolved once. */
 struct rut_analysis_event {
